@@ -17,11 +17,12 @@ from holdfast.plan.nodes import Function, Linear, Named, Node
 
 
 def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
-    """``items`` of the rows of ``node`` that ``predicate`` keeps; ``node`` itself where that changes nothing.
+    """Build ``items`` over the rows of ``node`` that ``predicate`` keeps; return ``node`` itself if that changes
+    nothing.
 
-    Conditions on the clock are kept by a `Temporal` below. What the expressions wish to draw is drawn below, and users'
-    functions are called there, for the rows that the part of the predicate without wishes keeps. The subqueries in them
-    are joined below.
+    Conditions on the clock become a `Temporal` below. Placeholders in the expressions become draws and calls of users'
+    functions below, made for the rows that the part of the predicate without placeholders keeps. Subqueries are joined
+    below.
     """
     node, predicate, trees = drawn(node, predicate, [tree for _, tree in items])
     items = [(name, tree) for (name, _), tree in zip(items, trees, strict=True)]
@@ -34,7 +35,8 @@ def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
 
 
 def drawn(node: Node, predicate: Tree | None, trees: Sequence[Tree]) -> tuple[Node, Tree | None, list[Tree]]:
-    """The rows of ``node`` with all that the trees wish to draw, and predicate and trees over that."""
+    """Return the rows of ``node`` with columns for the placeholders of the trees, and predicate and trees over these
+    columns."""
     node, predicate = timed(node, predicate)
     trees = list(trees)
     while wishes := innermost(trees + ([] if predicate is None else [predicate])):
@@ -46,7 +48,7 @@ def drawn(node: Node, predicate: Tree | None, trees: Sequence[Tree]) -> tuple[No
 
 
 def timed(node: Node, predicate: Tree | None) -> tuple[Node, Tree | None]:
-    """The rows of ``node`` while the conditions on the clock hold, and what is left of the predicate."""
+    """Return the rows of ``node`` while the conditions on the clock hold, and the rest of the predicate."""
     times, parts = split(predicate)
     if times is None:
         return node, predicate
@@ -58,7 +60,7 @@ def timed(node: Node, predicate: Tree | None) -> tuple[Node, Tree | None]:
         found = tuple(dict.fromkeys(trees))
         moments.append(unique(name, [each for each, _ in items]) if found else None)
         if found:
-            # Both pass over NULLs, which stand for no bound.
+            # Both functions skip NULLs, which stand for no bound.
             tree = found[0] if len(found) == 1 else Operation(function, found, "timestamp")
             items.append((moments[-1] or "", tree))
     below = linear(node, conjunction([*plain, *dict.fromkeys(times.known)]), items)
@@ -66,7 +68,8 @@ def timed(node: Node, predicate: Tree | None) -> tuple[Node, Tree | None]:
 
 
 def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Placeholder]) -> tuple[Node, dict[Tree, Tree]]:
-    """The rows of ``node`` that ``predicate`` keeps with the wishes' draws, and the columns in which they are."""
+    """Return the rows of ``node`` that ``predicate`` keeps, with the placeholders' values, and the columns that hold
+    them."""
     held: dict[Tree, str] = {tree: name for name, tree in columns(node)}
     for argument in (each for wish in wishes for each in wish.arguments):
         if argument not in held:
@@ -88,15 +91,15 @@ def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Placeholder]) -> 
 
 
 def _filled(tree: Tree, known: Mapping[Tree, Tree]) -> Tree:
-    """``tree`` with each wish that is ``known`` replaced by its column."""
+    """Return ``tree`` with each placeholder in ``known`` replaced by its column."""
     return tree.transform(lambda each: known.get(each) if isinstance(each, Placeholder) else None)
 
 
 def columns(node: Node, names: Sequence[str] | None = None) -> list[Item]:
-    """Columns of ``node``, or all of them, as they are."""
+    """The columns ``names`` of ``node``, or all of them, unchanged."""
     return [(name, node.column(name)) for name in (node.columns if names is None else names)]
 
 
 def extend(node: Node, items: Sequence[Item]) -> Node:
-    """``node`` with further columns."""
+    """Return ``node`` with further columns."""
     return linear(node, None, [*columns(node), *items])

@@ -1,6 +1,6 @@
-"""What a flow was told: its sources, functions and views, each view with its plan.
+"""A flow's declarations: its sources, functions and views, each view with its plan.
 
-A catalog does not change: a declaration makes a new one, and one that is refused leaves the old one as it was.
+A catalog does not change: a declaration makes a new one, and a refused declaration leaves the old one as it was.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from holdfast.plan.walk import Kept, reachable
 
 @dataclass(frozen=True)
 class Planned:
-    """A view as Spark reads it: its plan, the collections that it reads, and the columns that it has."""
+    """A view as Spark analysed it: its plan, the collections that it reads, and its columns."""
 
     node: nodes.Node
     reads: frozenset[str]
     fields: tuple[nodes.Field, ...]
     statics: Mapping[str, Source] = field(default_factory=dict, compare=False)
-    """The tables and DataFrames that it reads and that are not the flow's, as sources."""
+    """The static tables that the view reads: tables and DataFrames that are not the flow's, as sources."""
 
 
 class Planner(Protocol):
-    """What reads queries: `spark.planning`."""
+    """Plans queries: `spark.planning`."""
 
     def plan(
         self,
@@ -44,38 +44,39 @@ class Planner(Protocol):
         schemas: Mapping[str, Sequence[nodes.Field]],
         functions: Mapping[str, nodes.UserFunction],
     ) -> Planned:
-        """The plan of a view over ``collections``, whose columns are ``schemas``."""
+        """Return the plan of a view over ``collections``, whose columns are ``schemas``."""
 
     def expiring(self, source: nodes.Source, expires: str, functions: Mapping[str, nodes.UserFunction]) -> nodes.Node:
-        """The rows of ``source`` until the moment that the SQL expression ``expires`` gives for each."""
+        """Plan the rows of ``source``, each until the moment that the SQL expression ``expires`` gives for it."""
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """Names, and what they stand for."""
+    """The names of a flow, and their meanings."""
 
     sources: Mapping[str, Source] = field(default_factory=dict)
     expiring: Mapping[str, nodes.Node] = field(default_factory=dict)
-    """Source → what stands for it, for those whose rows expire, replace each other, or count once by their id."""
+    """Source → the node that views read in its place, for a source whose rows expire, replace each other, or count once
+    by id."""
 
     functions: Mapping[str, nodes.UserFunction] = field(default_factory=dict)
     queries: Mapping[str, Query] = field(default_factory=dict)
-    """View → as it was declared."""
+    """View → its query as it was declared."""
 
     planned: Mapping[str, Planned] = field(default_factory=dict)
-    """View → as Spark reads it."""
+    """View → its query as Spark analysed it."""
 
     views: Mapping[str, nodes.Node] = field(default_factory=dict)
-    """View → its plan, rewritten."""
+    """View → its plan after rewrites."""
 
     statics: Mapping[str, Source] = field(default_factory=dict)
-    """The sources that views brought along, now or before: they know what was taken of them."""
+    """The static tables of views, present and past: these objects know what was taken of them."""
 
     _within: Mapping[str, Kept] = field(default_factory=dict, repr=False, compare=False)
     """View → the ids of the nodes of its plan."""
 
     def with_source(self, name: str, source: Source, expires: str | None, planner: Planner | None) -> Self:
-        """``planner`` is needed for a source whose rows expire."""
+        """Return the catalog with a source. ``planner`` is needed if its rows expire."""
         sources = {**self.sources, name: source}
         if source.versions is not None:
             node = nodes.Source(name, tuple(source.fields))
@@ -92,7 +93,7 @@ class Catalog:
         return replace(self, sources=sources, expiring={**self.expiring, name: left})
 
     def with_unique(self, name: str, source: Source, ids: UniqueIds) -> Self:
-        """With a source whose records count once by their ids."""
+        """Return the catalog with a source whose records count once by their ids."""
         left = ids.over(nodes.Source(name, tuple(source.fields)), source.retracts)
         return replace(self, sources={**self.sources, name: source}, expiring={**self.expiring, name: left})
 
@@ -114,7 +115,7 @@ class Catalog:
                 raise in_a_cycle((name, name))
             return result._with_plans({**self.planned, name: found})
         reads = {each: known.reads for each, known in self.planned.items()} | {name: found.reads}
-        order = in_order(reads)  # a view that would read itself is refused here
+        order = in_order(reads)  # raises ViewCycle if a view would read itself
         changed = {name}
         for each in order:
             if reads[each] & changed:
@@ -136,11 +137,12 @@ class Catalog:
         return replace(self, queries=queries)._with_plans(planned)
 
     def planned_anew(self, planner: Planner) -> Self:
-        """The same views, read once more: a function or what the session says has changed."""
+        """Return the catalog with all views planned again, after a function or the session's meaning has changed."""
         return self._planned(planner, {}, in_order({name: found.reads for name, found in self.planned.items()}))
 
     def _planned(self, planner: Planner, known: Mapping[str, Planned], order: Sequence[str]) -> Self:
-        """With plans of all queries, made in ``order``; those that are ``known`` are not read again."""
+        """Return the catalog with plans of all queries, made in ``order``. Queries in ``known`` are not planned
+        again."""
         result = replace(self, planned={}, views={})
         for name in order:
             found = known.get(name) or planner.plan(
@@ -154,7 +156,7 @@ class Catalog:
         within = {name: ids for name, ids in self._within.items() if name in views}
         for name, found in planned.items():
             if name not in views or self.planned.get(name) != found:
-                # What an earlier view keeps is kept once: no rewrite may make a variant of it.
+                # A collection that an earlier view keeps is kept once: no rewrite may make a variant of it.
                 kept = frozenset().union(*map(_ids, self.expiring.values()), *within.values())
                 views[name] = rewrite(found.node, keep=kept)
                 within[name] = _ids(views[name])
@@ -169,25 +171,25 @@ class Catalog:
 
     @property
     def all_sources(self) -> dict[str, Source]:
-        """The sources that were declared, and those that views bring along."""
+        """The declared sources, and the static tables of the present views."""
         brought = {name for found in self.planned.values() for name in found.statics}
         return {**self.sources, **{name: source for name, source in self.statics.items() if name in brought}}
 
     @property
     def tables(self) -> dict[str, nodes.Node]:
-        """What SQL can read: sources, as far as they have not expired, and views."""
+        """The nodes of all names that SQL can read: sources (without expired rows) and views."""
         sources = {name: nodes.Source(name, tuple(source.fields)) for name, source in self.sources.items()}
         return {**sources, **self.expiring, **self.views}
 
     @property
     def schemas(self) -> dict[str, tuple[nodes.Field, ...]]:
-        """The columns of what SQL can read."""
+        """The columns of all names that SQL can read."""
         sources = {name: tuple(source.fields) for name, source in self.sources.items()}
         sources |= {name: node.fields for name, node in self.expiring.items()}
         return {**sources, **{name: found.fields for name, found in self.planned.items()}}
 
     def check_new(self, name: str, kind: str) -> None:
-        """Raise unless a ``kind`` of collection may have this name."""
+        """Raise `DeclarationError` unless a new ``kind`` of collection may have this name."""
         if not name or not isinstance(name, str):
             raise DeclarationError(f"{kind}: the name must be a text, not {name!r}")
         if name in self.sources or name in self.views or name in self.expiring:
@@ -195,14 +197,14 @@ class Catalog:
         self.check_case(name, kind)
 
     def check_case(self, name: str, kind: str) -> None:
-        """Raise if another source or view has this name in other letters: to SQL, names ignore case."""
+        """Raise if another source or view has this name in other letter case, since SQL's names ignore case."""
         for other in (*self.sources, *self.views):
             if other != name and other.lower() == name.lower():
                 message = f"{kind} '{name}': there is '{other}' already, and names ignore case; take another name"
                 raise DeclarationError(message, name=name, other=other)
 
     def check_view(self, name: str) -> None:
-        """Raise unless there is such a view."""
+        """Raise `UnknownName` unless there is a view of this name."""
         if name in self.tables and name not in self.views:
             raise UnknownName(
                 f"view '{name}' not found: '{name}' is a source; flow.table('{name}') reads it, or keep a view of it: "

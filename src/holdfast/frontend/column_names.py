@@ -8,7 +8,7 @@ from holdfast.plan.expression import Tree, readable
 
 
 def unique(name: str, taken: Iterable[str]) -> str:
-    """``name``, or ``name`` with a number that makes it differ (ignoring case) from all that are taken."""
+    """Return ``name``, or ``name`` with a number, so that it differs (ignoring case) from all names in ``taken``."""
     lower = {each.lower() for each in taken}
     result, number = name, 2
     while result.lower() in lower:
@@ -17,6 +17,6 @@ def unique(name: str, taken: Iterable[str]) -> str:
 
 
 def label(tree: Tree) -> str:
-    """A readable name for an expression: its text, without backticks, cut to a bearable length."""
+    """A readable name for an expression: its text without backticks, cut to 60 characters."""
     text = readable(tree).replace("`", "")
     return text if len(text) <= 60 else text[:59] + "…"

@@ -1,11 +1,11 @@
 """EXISTS with one comparison, decided by the least and the greatest value.
 
-``EXISTS (SELECT … FROM s WHERE s.k = t.k AND s.x > t.x)`` asks whether the greatest x of the group k exceeds t.x; with
-``<`` it is the least one, and with ``<>`` one of the two differs. So the subquery is one row per group, kept up to date
-by an aggregate, and no pair of rows is ever looked at. NULLs among s.x are never compared with success, and least and
-greatest leave them out; of an empty group both are NULL, and the comparison is not true.
+``EXISTS (SELECT … FROM s WHERE s.k = t.k AND s.x > t.x)`` holds if the greatest x of the group k exceeds t.x. With
+``<`` the least x decides; with ``<>`` at least one of the two must differ. So the subquery is one row per group, kept
+up to date by an aggregate, and no pairs of rows are compared. A NULL in s.x never makes a comparison true, and least
+and greatest skip NULLs; of an empty group both are NULL, and the comparison is not true.
 
-Only where the type is one whose least and greatest values are those by which it is compared.
+This applies only to types whose least and greatest values follow the order of comparison.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ _ORDERED = frozenset((
 
 
 def between(compared: Tree, outer: Node, inner: Node) -> tuple[str, Tree, Tree] | None:
-    """A condition that compares something of ``inner`` with something of ``outer``: how the former is compared with the
-    latter, and both. None if it is another condition, or the order of the values is not that of numbers, times or plain
-    texts."""
+    """Read a condition that compares a value of ``inner`` with a value of ``outer``. Return (comparison, inner value,
+    outer value); None if it is another condition, or the type's order is not that of numbers, times or plain texts."""
     differs = is_operation(compared, "not") and is_operation(compared.parts[0], "=")
     whole = compared.parts[0] if differs else compared
     if not isinstance(whole, Operation):
@@ -50,8 +49,9 @@ def _is_of(tree: Tree, node: Node) -> bool:
 def groups(
     inner: Node, keys: Sequence[str], value: str, kind: str, names: Sequence[str], other: Tree
 ) -> tuple[Node, Tree]:
-    """One row per group of ``inner``, with the ``keys`` under the new ``names``, and two names more for the extremes;
-    and the condition, over that row and ``other``, that the group has a ``value`` that compares so."""
+    """Return one row per group of ``inner``, with its ``keys`` and extremes, and the condition, over that row and
+    ``other``, that the group has a ``value`` for which the comparison holds. ``names``: the new names of the keys, of
+    the two extremes, and of the value."""
     *renamed, least, greatest, argument = names
     taken = tuple(Named(new, inner.column(old)) for new, old in zip(renamed, keys, strict=True))
     below = Linear(inner, None, (*taken, Named(argument, inner.column(value))))

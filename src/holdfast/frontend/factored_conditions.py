@@ -1,11 +1,11 @@
-"""Alternatives, taken apart: what all branches of an OR have in common, and what they say of each relation.
+"""Factoring of OR: the conditions that all branches have in common, and those that they imply for each relation.
 
-``(k = j AND a) OR (k = j AND b)`` is ``k = j AND (a OR b)``: only so is the equality a key to join by, and not a
-condition on all rows with all rows. And ``(a1 AND b1) OR (a2 AND b2)``, where the a's are of one relation, implies
-``a1 OR a2``, which that relation's rows can be asked before any join. Both hold for conditions that a row must satisfy,
-NULLs included: what is added is true wherever the whole is.
+``(k = j AND a) OR (k = j AND b)`` is ``k = j AND (a OR b)``: only in this form is the equality a key of a join, and not
+a condition on all rows with all rows. And ``(a1 AND b1) OR (a2 AND b2)``, where the a's are of one relation, implies
+``a1 OR a2``, which can filter that relation before any join. Both hold for conditions that a row must satisfy, NULLs
+included: an added condition is true wherever the whole is.
 
-Left alone: alternatives with subqueries or draws in them, which are joins and operators of their own.
+Branches with subqueries or draws are left alone, since these become joins and operators of their own.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from holdfast.plan.expression import Tree, chained, conjuncts, is_operation, ref
 
 
 def factored(conditions: Sequence[Tree], relations: Sequence[Collection[str]]) -> list[Tree]:
-    """Conditions that say the same, with what alternatives have in common as conditions of their own, and with what
-    they imply for each of the ``relations`` (given by their columns)."""
+    """Return equivalent conditions, with the common parts of alternatives as conditions of their own, and with the
+    conditions that they imply for each of the ``relations`` (given by their columns)."""
     result: list[Tree] = []
     for condition in conditions:
         parts = _common_first(condition) if _is_open(condition) else [condition]
@@ -48,7 +48,8 @@ def _common_first(tree: Tree) -> list[Tree]:
 
 
 def _implied(tree: Tree, columns: set[str]) -> Tree | None:
-    """What ``tree`` says of the relation with these columns; None if a branch says nothing of it, or it says all."""
+    """Return the condition that ``tree`` implies for the relation with these columns; None if there is none, or it is
+    ``tree``."""
     told = [[part for part in conjuncts(branch) if _is_about(part, columns)] for branch in _branches(tree)]
     if not all(told):
         return None

@@ -1,15 +1,15 @@
-"""Joins: relations and conditions to a tree of binary joins.
+"""Joins: a tree of binary joins from relations and conditions.
 
-Inner joins: ON and WHERE mean the same, so every condition is one conjunct of one list. The tree is left-deep: it
-starts at the first relation and takes, again and again, the first one (in the order of FROM) that an equality connects
-to what is joined already. Such equalities become the keys; what is left over filters the result, and
-`operators.rewrites.push_filter` moves it to where it belongs. A relation that no equality connects is joined without a
-key: all rows with all rows.
+Inner joins: ON and WHERE mean the same, so all conditions are conjuncts of one list. The tree is left-deep: it starts
+with the first relation, and repeatedly takes the first one (in the order of FROM) that an equality connects with the
+relations joined so far. Such equalities become the keys. The remaining conditions filter the result, and
+`operators.rewrites.push_filter` moves them down. A relation that no equality connects is joined without a key: all rows
+with all rows.
 
 Outer, semi and anti joins: the conditions of ON decide what matches, so none of them may become a filter above. An
-equality of both sides is a key. A condition on one side filters that side, where a row that fails it would not come
-out; elsewhere it is a key that is NULL, and so matches nothing, unless the condition holds. What remains, a condition
-on both sides, takes the join apart (`_apart`).
+equality of both sides is a key. A condition on one side filters that side, if rows that fail it would not come out
+anyway; otherwise it becomes a key that is NULL, and so matches nothing, unless the condition holds. A remaining
+condition on both sides takes the join apart (`_apart`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ How = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 @dataclass(frozen=True)
 class Key:
-    """An equality that a join goes by: the condition it comes from, and its two sides."""
+    """An equality that is a key of a join: the condition from which it comes, and its two sides."""
 
     condition: Tree
     left: Tree
@@ -41,8 +41,8 @@ class Key:
 
 
 def join_all(relations: Sequence[Node], conditions: Sequence[Tree]) -> tuple[Node, list[Tree]]:
-    """The inner join of all relations, whose columns have different names, and the conditions that are still to be
-    checked on its rows."""
+    """Join all relations, whose column names differ. Return the inner join, and the conditions still to be checked on
+    its rows."""
     relations, conditions = _on_time(relations, conditions)
     owner = {name: place for place, relation in enumerate(relations) for name in relation.columns}
     waiting, conditions = list(range(1, len(relations))), factored(conditions, [one.columns for one in relations])
@@ -57,8 +57,8 @@ def join_all(relations: Sequence[Node], conditions: Sequence[Tree]) -> tuple[Nod
 
 
 def _on_time(relations: Sequence[Node], conditions: Sequence[Tree]) -> tuple[list[Node], list[Tree]]:
-    """The relations, each with the conditions on the clock that are its own: what they drop need not be joined, nor
-    kept for it. And the conditions that are left."""
+    """Filter each relation by the conditions on the clock that read only it, so that dropped rows need not be joined or
+    kept. Return the relations and the remaining conditions."""
     found, rest = list(relations), list(conditions)
     for place, relation in enumerate(relations if len(relations) > 1 else ()):
         own = [each for each in rest if is_timed(each) and used(each) <= set(relation.columns)]
@@ -68,7 +68,8 @@ def _on_time(relations: Sequence[Node], conditions: Sequence[Tree]) -> tuple[lis
 
 
 def _next(waiting: list[int], conditions: list[Tree], joined: set[int], owner: dict[str, int]) -> tuple[int, list[Key]]:
-    """The relation to join next, and its keys. One that counts NULLs as equal is a key only where there is no other."""
+    """Return the relation to join next, and its keys. An equality that takes NULLs as equal is a key only if there is
+    no other."""
     for kind in ("=", "<=>"):
         for place in waiting:
             here = {name for name, one in owner.items() if one in joined}
@@ -76,7 +77,8 @@ def _next(waiting: list[int], conditions: list[Tree], joined: set[int], owner: d
             keys: list[Key] = []
             for condition in conditions:
                 key = key_of(condition, here, there) if is_operation(condition, kind) else None
-                # An expression is a key once: a second equality on it stays a condition, so key columns are distinct.
+                # An expression is a key only once: a second equality on it stays a condition, so key columns are
+                # distinct.
                 if key is not None and all(key.left != each.left and key.right != each.right for each in keys):
                     keys.append(key)
             if keys:
@@ -85,8 +87,8 @@ def _next(waiting: list[int], conditions: list[Tree], joined: set[int], owner: d
 
 
 def join_outer(left: Node, right: Node, how: How, conditions: Sequence[Tree]) -> Node:
-    """The join of ``left`` with ``right`` where all ``conditions`` hold. Columns: those of both (of the left one if it
-    is a semi or anti join), and maybe further ones."""
+    """Join ``left`` with ``right`` where all ``conditions`` hold. Columns: those of both (of the left one, if it is a
+    semi or anti join), and maybe further ones."""
     if how == "right":
         swapped = join_outer(right, left, "left", conditions)
         return linear(swapped, None, columns(swapped, [*left.columns, *right.columns]))
@@ -113,10 +115,10 @@ def join_outer(left: Node, right: Node, how: How, conditions: Sequence[Tree]) ->
 
 
 def _apart(left: Node, right: Node, keys: list[Key], how: How, conditions: list[Tree]) -> Node:
-    """A join with conditions that no key can say: the inner join, filtered, tells which rows match.
+    """Build a join with conditions that are not keys: the filtered inner join tells which rows match.
 
-    A row of a side matches if it equals, in all columns, what some row of the filtered join has of that side. (Rows
-    that differ in the sign of a zero alone are one row here, as they are to Spark's equality.)
+    A row of a side matches if it equals, in all columns, that side's part of a row of the filtered join. (Rows that
+    differ only in the sign of a zero are equal here, as they are to Spark.)
     """
     both = [*left.columns, *right.columns]
     pairs = join(left, right, keys)
@@ -151,7 +153,7 @@ def used(tree: Tree) -> set[str]:
 
 
 def key_of(condition: Tree, here: set[str], there: set[str]) -> Key | None:
-    """The condition as a key, if it is an equality between columns ``here`` and columns ``there``."""
+    """Return the condition as a key, if it is an equality between columns ``here`` and columns ``there``; else None."""
     if not is_operation(condition, "=", "<=>") or is_timed(condition):
         return None
     for left, right in (condition.parts, condition.parts[::-1]):
@@ -172,7 +174,7 @@ def join(left: Node, right: Node, keys: list[Key], how: How = "inner") -> Node:
 
 
 def with_columns(node: Node, trees: list[Tree], taken: Sequence[str]) -> tuple[Node, tuple[str, ...]]:
-    """``node`` with a column for each tree, and the names of these columns."""
+    """Return ``node`` with a column for each tree, and the names of these columns."""
     names: dict[Tree, str] = {}
     added: list[Item] = []
     for tree in trees:

@@ -1,4 +1,4 @@
-"""Queries of views that are loops, as they were declared, and how far they may go."""
+"""Queries of views that are loops, as they were declared, and their limits."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Until: TypeAlias = "int | Callable[[DataFrame, DataFrame], DataFrame] | None"
 
 @dataclass(frozen=True)
 class RecursionLimits:
-    """How far a recursion goes whose text says nothing: as far as Spark's, unless that is told otherwise."""
+    """The limits of a recursion whose text has none: Spark's, unless the session sets others."""
 
     levels: int = 100
     rows: int | None = None
-    """So many rows a level of UNION ALL may add in an epoch; None: any number."""
+    """Rows that a level of UNION ALL may add in an epoch. None: any number."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bounded:
-    """A query whose recursion must end after so many rounds."""
+    """A query whose recursion must end after ``max_rounds`` rounds."""
 
     query: str | DataFrame
     max_rounds: int
@@ -32,7 +32,7 @@ class Bounded:
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """``start``, then ``body`` of it, and of that, and so on: until nothing changes, or as ``until`` says."""
+    """``start``, then ``body`` applied to it again and again, until nothing changes, or as ``until`` says."""
 
     start: str | DataFrame
     body: Body
@@ -44,7 +44,7 @@ Query: TypeAlias = "str | DataFrame | Bounded | Iteration"
 
 
 def query_text(query: Query) -> str:
-    """A query as a text, for people."""
+    """Return a query as a text, for messages."""
     if isinstance(query, Bounded):
         query = query.query
     if isinstance(query, str):

@@ -1,14 +1,14 @@
-"""Nondeterministic calls: what is drawn for a row instead of computed from it.
+"""Placeholders of nondeterministic calls, whose values are drawn for a row instead of computed from it.
 
-While an expression is converted, such a call is a `Placeholder`: it holds the `Drawn` that it stands for, still without
-a name. A wish is a value like any other tree: an alias that is used twice is drawn once. When a `Linear` is built
-(`frontend.build_nodes`), its wishes become columns of a `Draw` below it; so no wish ever reaches an expression of the
-plan.
+While an expression is converted, such a call is a `Placeholder`: it holds the `Drawn` for which it stands, still
+without a name. A placeholder is a value like any other tree: an alias that is used twice is drawn once. When a `Linear`
+is built (`frontend.build_nodes`), its placeholders become columns of a `Draw` below it, so no placeholder ever reaches
+an expression of the plan.
 
-A call of a user's deterministic function is a wish too, for a column of an `Apply`: it holds the `Function`.
+A call of a user's deterministic function is a placeholder too, for a column of an `Apply`: it holds the `Function`.
 
-All calls of the clock are one wish. Each call of a random function or a user's function is one of its own: its salt is
-its number in the query. Those with equal seeds are one again, as in Spark.
+All calls of the clock are one placeholder. Each call of a random function or a user's function is a different one: its
+salt is its number in the query. Random calls with equal seeds are the same one, as in Spark.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from holdfast.plan.nodes import Function
 
 @dataclass(frozen=True)
 class Placeholder(Tree):
-    """A call of what is drawn, or of a user's function."""
+    """Stands for a call of a nondeterministic function, or of a user's function."""
 
     draw: Drawn | Function
     arguments: tuple[Tree, ...] = ()
     place: tuple[int | str, ...] | None = field(default=None, compare=False)
-    """Where it stands in Spark's plan, for errors."""
+    """The path of the call in Spark's plan, for errors."""
 
     @property
     def type(self) -> str:  # type: ignore[override]  # that of what is drawn
@@ -51,13 +51,13 @@ class Placeholder(Tree):
 
 
 class Refusing(Protocol):
-    """Refuses a construct, at the place of a wish."""
+    """Refuses a construct, at the place of a placeholder."""
 
     def unsupported(self, construct: str, place: Placeholder | None, advice: str = "") -> Unsupported: ...
 
 
 CLOCK = Drawn("", "clock", (), "timestamp")
-"""What all calls of the clock wish for."""
+"""The draw of all calls of the clock."""
 
 
 def is_clock(tree: Tree) -> bool:
@@ -65,12 +65,12 @@ def is_clock(tree: Tree) -> bool:
 
 
 def clock_in(tree: Tree) -> Placeholder | None:
-    """The first call of the clock in an expression."""
+    """Return the first call of the clock in an expression; None if there is none."""
     return next((each for each in tree.walk() if isinstance(each, Placeholder) and each.draw == CLOCK), None)
 
 
 def is_timed(tree: Tree) -> bool:
-    """Does it depend on the clock?"""
+    """Whether the tree depends on the clock."""
     return clock_in(tree) is not None
 
 
@@ -79,6 +79,6 @@ def has_placeholder(tree: Tree) -> bool:
 
 
 def innermost(trees: Sequence[Tree]) -> list[Placeholder]:
-    """The wishes in these trees that hold no other wish, each once, in order."""
+    """Return the placeholders in these trees that contain no other placeholder, each once, in order."""
     found = (each for tree in trees for each in tree.walk() if isinstance(each, Placeholder))
     return list(dict.fromkeys(each for each in found if not any(map(has_placeholder, each.arguments))))

@@ -1,4 +1,4 @@
-"""The words of a SQL text, for what is shown to people and for tests. What a text means is Spark's to say."""
+"""The words of a SQL text, for display and for tests. Only Spark decides what a text means."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Word:
 
     @property
     def name(self) -> str:
-        """The name that it is; empty if it is none."""
+        """The name without its quotes; empty if the word is not a name."""
         if self.kind == "quoted":
             return self.written[1:-1].replace("``", "`")
         return self.written if self.kind == "name" else ""
 
     def says(self, *words: str) -> bool:
-        """Is it one of these words, or marks?"""
+        """Whether it is one of these words or marks."""
         return self.kind in ("name", "other") and self.written.upper() in words
 
 
 def words(sql: str) -> Iterator[Word]:
-    """The words of a text, without comments."""
+    """Yield the words of a text, without comments."""
     for found in _WORD.finditer(sql):
         if found.lastgroup is not None:
             yield Word(found.lastgroup, found[0], found.start(), found.end())

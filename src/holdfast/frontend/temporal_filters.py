@@ -1,12 +1,13 @@
-"""Conditions on the clock: when they hold, as moments of the row.
+"""Conditions on the clock: the times when they hold, computed from the row.
 
-``ts > now() - INTERVAL 1 HOUR`` holds until an hour after ``ts``. A condition compares something of the row with
-something of the clock; where the clock's side never falls as time passes, and can be undone, the condition holds up to
-a moment, from a moment on, or between two, and these are expressions of the row alone. `split` finds them; a `Temporal`
-keeps the row for that time. Whatever cannot be turned around so is refused (`check_temporal`), never drawn.
+``ts > now() - INTERVAL 1 HOUR`` holds until an hour after ``ts``. A condition compares an expression of the row with an
+expression of the clock. If the clock's side never falls as time passes, and can be undone, the condition holds up to a
+moment, from a moment on, or between two moments, and these moments are expressions of the row alone. `split` finds
+them; a `Temporal` keeps the row for that time. A condition that cannot be transformed like this is refused
+(`check_temporal`), never drawn.
 
-The clock's side is undone from the outside in, by `_undo`: it is a chain of steps from the clock outwards, and each
-step is taken to the other side of the comparison.
+The clock's side is a chain of steps from the clock outwards. `_undo` undoes it from the outside in: it moves each step
+to the other side of the comparison.
 
 ======================== =========================================== =======================================
 step                     ``step(c) <= y`` means                      ``step(c) < y`` means
@@ -18,10 +19,10 @@ truncated to a unit      c < y truncated, and one unit more          c < (y - 1 
 plus months (of a date)  c <= the last day that is not after y then  c <= the last day that is before y then
 ======================== =========================================== =======================================
 
-``>`` and ``>=`` are the opposites of these. Timestamps plus months are not monotone (March 31, 9:00 and March 30, 10:00
+``>`` and ``>=`` are the negations of these. Timestamps plus months are not monotone (March 31, 9:00 and March 30, 10:00
 change places), so they are refused. Timestamps plus days are not monotone where clocks are put forward and back, nor is
-local time; dates are, in nearly all time zones. What is assumed of the zone is said (``calendar``), and checked where
-the zone is known (`spark.keepable`).
+local time; dates are, in nearly all time zones. ``calendar`` says what is assumed of the zone; `spark.keepable`, which
+knows the zone, checks it.
 """
 
 from __future__ import annotations
@@ -65,15 +66,16 @@ _TRUNCATED = {
     "MILLISECOND": (1_000, SPAN),
     "MICROSECOND": (1, SPAN),
 }
-"""The unit that a timestamp is truncated to → how long it is."""
+"""Unit of truncation → its length."""
 
 _CALENDARS = ("", "days", "fixed")
 
 
 @dataclass(frozen=True)
 class Times:
-    """When a row is there: from the latest of ``starts`` until the first of ``ends``, if ``known`` (NULL in what is
-    compared makes a condition NULL). ``calendar``: what is assumed of the time zone, as in `Temporal`."""
+    """When a row is present: from the latest of ``starts`` until the first of ``ends``, if all of ``known`` hold (a
+    NULL in a compared value makes a condition NULL). ``calendar``: what is assumed of the time zone, as in
+    `Temporal`."""
 
     starts: tuple[Tree, ...] = ()
     ends: tuple[Tree, ...] = ()
@@ -90,7 +92,8 @@ class Times:
 
 
 def split(predicate: Tree | None) -> tuple[Times | None, list[Tree]]:
-    """When the timed conditions of a predicate hold (None: there are none), and the conditions that are not timed."""
+    """Return the times when the conditions on the clock in a predicate hold (None: there are none), and its other
+    conditions."""
     parts = conjuncts(predicate)
     found: Times | None = None
     for part in parts:
@@ -102,7 +105,7 @@ def split(predicate: Tree | None) -> tuple[Times | None, list[Tree]]:
 
 
 def check_temporal(tree: Tree, clause: str, text: Refusing) -> None:
-    """Refuse conditions on the clock of which it cannot be said when they hold."""
+    """Refuse conditions on the clock if the times when they hold cannot be computed."""
     for part in conjuncts(tree):
         place = clock_in(part)
         if place is not None and _times(part) is None:
@@ -146,7 +149,7 @@ def _times_not(part: Tree) -> Times | None:
 
 
 def _unless(part: Operation) -> Times | None:
-    """``p OR timed``: for ever where ``p`` is true."""
+    """``p OR timed`` holds for ever where ``p`` is true."""
     timed = [each for each in part.operands if is_timed(each)]
     times = _times(timed[0]) if len(timed) == 1 else None
     if times is None:
@@ -162,12 +165,12 @@ def _unless(part: Operation) -> Times | None:
 
 
 def _true(tree: Tree) -> Tree:
-    """Whether a condition is true, and not NULL."""
+    """A condition that is true where ``tree`` is true, and false where it is false or NULL."""
     return condition("coalesce", tree, FALSE)
 
 
 def _compared(name: str, left: Tree, right: Tree) -> Times | None:
-    """``left name right``, one of which is of the clock and the other of the row."""
+    """The times when ``left name right`` holds; one side is of the clock, the other of the row. None if unknown."""
     if is_timed(left) and is_timed(right):
         return None
     if is_timed(right):
@@ -204,11 +207,11 @@ def _days_between(name: str, end: Tree, start: Tree, days: Tree) -> Times | None
 
 @dataclass(frozen=True)
 class _Step:
-    """One step from the clock outwards, over ``of``."""
+    """One step from the clock outwards, applied to ``of``."""
 
     kind: str
-    """``shift`` by an interval, ``days`` (of a date), ``passed`` (so many microseconds), ``months``, ``date`` (of a
-    timestamp), ``midnight`` (of a date), ``trunc``, or the ``same`` in another type."""
+    """``shift`` by an interval, ``days`` (of a date), ``passed`` (elapsed microseconds), ``months``, ``date`` (of a
+    timestamp), ``midnight`` (of a date), ``trunc``, or ``same`` (a cast to another type)."""
 
     of: Tree
     amount: int = 0
@@ -217,7 +220,7 @@ class _Step:
 
 
 def _is_chain(tree: Tree) -> bool:
-    """Is it the clock, or made of it by steps?"""
+    """Whether the tree is the clock, or steps applied to it."""
     while not is_clock(tree):
         step = _step(tree)
         if step is None:
@@ -227,7 +230,7 @@ def _is_chain(tree: Tree) -> bool:
 
 
 def _step(tree: Tree) -> _Step | None:
-    """The outermost step."""
+    """Return the outermost step; None if it is not a known one."""
     if not isinstance(tree, Operation):
         return None
     if tree.name == "cast":
@@ -264,18 +267,18 @@ def _cast_step(of: Tree, wanted: str) -> _Step | None:
 
 
 def passed(tree: Tree, micros: int) -> Tree:
-    """The timestamp ``tree`` so many microseconds later, however long its days are."""
+    """The timestamp ``tree`` plus elapsed microseconds, regardless of the length of days."""
     return Operation("timestampadd", (tree, number(micros, "bigint")), tree.type)
 
 
 def days_later(tree: Tree, days: int) -> Tree:
-    """The date ``tree`` so many days later."""
+    """The date ``tree`` plus a number of days."""
     return Operation("date_add", (tree, number(days)), "date")
 
 
 def _undo(name: str, clock: Tree, value: Tree) -> Times | None:
-    """``clock name value`` as times; both are of one type."""
-    whole = name in ("<=", ">")  # what holds up to and with y (and its opposite), or up to y without it
+    """The times when ``clock name value`` holds; both sides have one type. None if a step is unknown."""
+    whole = name in ("<=", ">")  # whether the bound includes y itself (<= and its negation) or not
     if is_clock(clock):
         moment = plus(value, 1) if whole else value
         return Times(ends=(moment,)) if name in ("<", "<=") else Times(starts=(moment,))
@@ -307,8 +310,8 @@ def _undo(name: str, clock: Tree, value: Tree) -> Times | None:
 
 
 def _last_in_time(value: Tree, months: int) -> Tree:
-    """The last date d for which d plus ``months`` is not after the date ``value``: days of a month that has no such day
-    are cut to its last one, so that several dates may become one."""
+    """The last date d for which d plus ``months`` is not after the date ``value``. A day that the target month does not
+    have becomes its last day, so several dates may give one."""
     moved = plus(value, -months, MONTHS)
     return choice(condition("=", value, _last_day(value)), _last_day(moved), moved)
 

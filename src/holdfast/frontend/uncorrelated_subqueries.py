@@ -1,13 +1,14 @@
-"""Subqueries that refer to nothing outside of them, as joins.
+"""Uncorrelated subqueries, as joins.
 
 In an expression such a subquery is a `Subquery`, which can be moved and compared like any other tree. When a `Linear`
 is built (`frontend.build_nodes`), its subqueries are joined to the rows below it:
 
 - ``EXISTS`` that a row must satisfy is a semi join without a key, ``NOT EXISTS`` an anti join.
-- As a value, under OR, it is a left join with one row, which is there or is not.
-- A scalar subquery, of one row at most, is a left join with that row. An aggregate of all rows has one row always.
+- As a value, under OR, it is a left join with at most one row, and its value is whether that row is there.
+- A scalar subquery, which has one row at most, is a left join with that row. An aggregate of all rows always has one
+  row.
 
-What refers to the enclosing query has become a join before (`spark.decorrelation`).
+A subquery that refers to the enclosing query has already become a join (`spark.decorrelation`).
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ Item = tuple[str, Tree]
 
 @dataclass(frozen=True)
 class Subquery(Tree):
-    """A subquery: its rows. The value of a scalar one is the first column of its only row."""
+    """A subquery with its rows. The value of a scalar one is the first column of its only row."""
 
     kind: Literal["exists", "scalar"]
     number: int
-    """It tells the subquery from the others of the statement."""
+    """The number of the subquery in the statement, which distinguishes it from others."""
 
     node: Node = field(compare=False, repr=False)
 
@@ -57,9 +58,10 @@ def has_subquery(tree: Tree) -> bool:
 
 
 def attach(node: Node, predicate: Tree | None, items: Sequence[Item]) -> tuple[Node, Tree | None, list[Item]]:
-    """``node`` joined with the subqueries of ``predicate`` and ``items``, and these without subqueries."""
+    """Join ``node`` with the subqueries of ``predicate`` and ``items``. Return it, with both rewritten without
+    subqueries."""
     parts = conjuncts(predicate)
-    # What asks no subquery comes first: fewer rows are joined.
+    # Conditions without subqueries come first, so that fewer rows are joined.
     if plain := conjunction([part for part in parts if not has_subquery(part)]):
         node = Linear(node, plain, same(node))
     filters = [part for part in parts if _decides(part)]
@@ -81,18 +83,18 @@ def _bare(part: Tree) -> Tree:
 
 
 def _decides(part: Tree) -> bool:
-    """Is the condition nothing but [NOT] EXISTS?"""
+    """Whether the condition is nothing but [NOT] EXISTS."""
     asked = _bare(part)
     return isinstance(asked, Subquery) and asked.kind == "exists"
 
 
 def _filled(tree: Tree, known: Mapping[Tree, Tree]) -> Tree:
-    """``tree`` with the values of its subqueries in their places."""
+    """Return ``tree`` with its subqueries replaced by their values."""
     return tree.transform(lambda each: known[each] if isinstance(each, Subquery) else None)
 
 
 def _value(node: Node, asked: Subquery) -> tuple[Node, Tree]:
-    """``node`` joined with a subquery, and what the subquery's value is on its rows."""
+    """Return ``node`` joined with a subquery, and the subquery's value on its rows."""
     if asked.kind == "exists":
         name = unique("exists", node.columns)
         once = Aggregate(Linear(asked.node, None, (Named(name, TRUE),)), (name,), ())
@@ -104,7 +106,7 @@ def _value(node: Node, asked: Subquery) -> tuple[Node, Tree]:
 
 
 def _is_one_row(node: Node) -> bool:
-    """Has the plan one row, always?"""
+    """Whether the plan always has exactly one row."""
     while isinstance(node, Linear) and node.predicate is None:
         node = node.input
     return isinstance(node, Aggregate) and not node.keys

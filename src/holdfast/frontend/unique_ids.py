@@ -1,4 +1,4 @@
-"""What a user says of records that count once: ``unique``, ``within`` and ``false_positives`` of a source, checked."""
+"""The options of a source whose records count once: ``unique``, ``within`` and ``false_positives``, checked."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from holdfast.plan import nodes
 
 @dataclass(frozen=True)
 class UniqueIds:
-    """The columns that are a record's id, for how long an id is remembered (None: for ever), and the share of new ids
-    for which the filters may say "maybe"."""
+    """The columns that are a record's id, how long an id is remembered (None: for ever), and the share of new ids for
+    which the Bloom filters may say "maybe"."""
 
     columns: tuple[str, ...]
     within: Within | None
     rate: float
 
     def over(self, source: nodes.Source, retracts: bool) -> Unique:
-        """The records of ``source`` that count. A column that it does not have, or whose values cannot be compared, is
-        refused."""
+        """Plan the records of ``source`` that count. Raises `DeclarationError` if a column is missing or cannot be
+        compared."""
         for name in self.columns:
             if name not in source.columns:
                 raise DeclarationError(
@@ -45,7 +45,7 @@ class UniqueIds:
 def parse_unique(
     subject: str, unique: object, within: object, false_positives: object, expires: object, key: object = None
 ) -> UniqueIds | None:
-    """What was said of a source, checked; None if its records have no ids."""
+    """Check the options of a source. Return None if its records have no ids. Raises `DeclarationError`."""
     if unique is None:
         if within is not None:
             raise DeclarationError(f"{subject}: within={within!r} needs unique: the column that is a record's id")

@@ -1,4 +1,4 @@
-"""What to write instead of functions that give another value at each call, each run or each session."""
+"""Advice for functions whose value differs at each call, in each run or in each session: what to write instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of the user's that SQL may call: marking them, and telling whether they changed."""
+"""Users' functions that SQL may call: how to mark them, and how to tell whether they changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STYLES = {
     250: "arrow",
     251: "arrow iterator",
 }
-"""PySpark's eval types of functions of one row, and how they are called."""
+"""PySpark's eval type of a function of one row → its style of call."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -31,24 +31,25 @@ _VALUES = (type(None), bool, int, float, complex, str, bytes)
 
 
 def nondeterministic(function: Function) -> Function:
-    """Mark a function whose answer may be another one each time: it reads a clock, a database, a web service.
+    """Mark a function whose answer may differ each time: it reads a clock, a database, a web service.
 
-    Registered with ``flow.udf``, it is called once for each row that comes; its answer is kept with the row and in the
-    epoch's lineage. A row that goes takes the answer with it, and a replay does not call the function again.
+    Registered with ``flow.udf``, it is called once for each row that is inserted; its answer is kept with the row and
+    in the epoch's lineage. When the row is deleted, the answer goes with it, and a replay does not call the function
+    again.
     """
     arguments.callable_with("nondeterministic", "what it marks", function, "one row")
     try:
         setattr(function, _MARK, True)
-    except (AttributeError, TypeError):  # a built-in function or a method: they have no room for a mark
+    except (AttributeError, TypeError):  # a built-in function or a method, which cannot be marked
         marked = functools.wraps(function)(lambda *arguments: function(*arguments))
         setattr(marked, _MARK, True)
-        return marked  # type: ignore[return-value]  # it is called as the function is
+        return marked  # type: ignore[return-value]  # its signature is the function's
     return function
 
 
 class Described(NamedTuple):
-    """A function as `Flow.udf` was given it: itself, what it says it returns, how it is called (None: in a way that is
-    not per row), and whether its answers must be kept."""
+    """A function as it was given to `Flow.udf`: itself, its declared return type, its style of call (None: not per
+    row), and whether its answers must be kept."""
 
     function: Callable[..., Any]
     returns: str | None
@@ -57,8 +58,8 @@ class Described(NamedTuple):
 
 
 def describe(function: Callable[..., Any]) -> Described:
-    """A plain function, one with type hints of pandas or Arrow, or what PySpark's ``udf``, ``pandas_udf`` and
-    ``arrow_udf`` made of one."""
+    """Describe a plain function, a function with type hints of pandas or Arrow, or a result of PySpark's ``udf``,
+    ``pandas_udf`` or ``arrow_udf``."""
     marked = is_nondeterministic(function)
     kind = getattr(function, "evalType", None)
     if kind is None:
@@ -69,10 +70,10 @@ def describe(function: Callable[..., Any]) -> Described:
 
 
 def _hinted(function: Callable[..., Any]) -> str | None:
-    """The style that its type hints tell, as PySpark reads them."""
+    """The style of a function by its type hints, as PySpark reads them; None if it is not called per row."""
     try:
         hints = get_type_hints(function)
-    except (TypeError, NameError, AttributeError):  # not a function with hints, or hints that name nothing here
+    except (TypeError, NameError, AttributeError):  # no hints, or hints that cannot be resolved
         return "plain"
     found = {name: _columnar(hint) for name, hint in hints.items()}
     result, taken = found.pop("return", ""), set(found.values()) - {""}
@@ -97,9 +98,10 @@ def is_nondeterministic(function: object) -> bool:
 
 
 def meaning(function: Callable[..., Any]) -> str:
-    """A hash of what a function does: its text without comments and layout, and the plain values it closes over.
+    """Return a hash of a function's behaviour: its text without comments and layout, and the plain values it closes
+    over.
 
-    Of a function without a text (typed at a prompt) the byte code stands for it. What it calls is not looked into.
+    If a function has no text (typed at a prompt), its byte code is used. Functions that it calls are not examined.
     """
     function, given = inspect.unwrap(function), []
     while isinstance(function, functools.partial):
@@ -121,20 +123,20 @@ def _is_set(cell: Any) -> bool:
 
 
 def _globals(function: Any) -> list[Any]:
-    """The global values that it reads by name."""
+    """The global values that the function reads by name."""
     code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
     return [] if code is None else [known[name] for name in code.co_names if name in known]
 
 
 def _text(function: Callable[..., Any]) -> object:
     looked_at = function if inspect.isroutine(function) else type(function)
-    if getattr(function, "__name__", "") == "<lambda>":  # its line may hold others
+    if getattr(function, "__name__", "") == "<lambda>":  # its line may hold other lambdas
         return _code(function.__code__)
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(looked_at)))
         if sum(isinstance(each, ast.Lambda) for each in ast.walk(tree)) < 2:
             return ast.unparse(tree)
-        # Several lambdas on one line have one text: it does not say which of them this is.
+        # Several lambdas on one line share a text, which does not tell them apart.
     except (OSError, TypeError, SyntaxError):  # no source, or a piece of a statement (a lambda inside a call)
         pass
     code = getattr(function, "__code__", None)

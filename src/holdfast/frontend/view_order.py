@@ -1,4 +1,4 @@
-"""The order in which views are planned: each behind those that it reads."""
+"""The order in which views are planned: each after the views that it reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from holdfast.errors import ViewCycle
 
 
 def in_order(reads: Mapping[str, Collection[str]]) -> list[str]:
-    """The views, each behind those that it reads and otherwise as they were declared. Raises `ViewCycle`."""
+    """Return the views, each after the views that it reads, otherwise in the order of declaration. Raises
+    `ViewCycle`."""
     ordered: dict[str, None] = {}
 
     def visit(name: str, path: tuple[str, ...]) -> None:
@@ -27,7 +28,7 @@ def in_order(reads: Mapping[str, Collection[str]]) -> list[str]:
 
 
 def in_a_cycle(path: tuple[str, ...]) -> ViewCycle:
-    """The error for views that read each other, the first of them again at the end."""
+    """Return the error for views that read each other. ``path``: the views, with the first one again at the end."""
     chain = " reads ".join(f"'{name}'" for name in path)
     what = "it reads itself" if len(path) == 2 else f"it would read itself: {chain}"
     return ViewCycle(

@@ -1,6 +1,6 @@
-"""An aggregate in a query: its arguments, FILTER's condition, and where its calls are collected.
+"""An aggregate in a query: its arguments, FILTER's condition, and the collector of its calls.
 
-A FILTER is written into the arguments, since aggregates pass over NULLs.
+A FILTER is written into the arguments as NULLs, since aggregates skip NULLs.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from holdfast.frontend.catalyst.tree import CatalystExpression
 from holdfast.plan.expression import Tree, chained, choice
 
 _BLIND_TO_COPIES = ("min", "max", "any_value", "bool_and", "bool_or", "bit_and", "bit_or", "collect_set")
-"""To these it makes no difference whether each value counts once."""
+"""Functions with the same result whether or not each value counts once."""
 
 
 class CallCollector(Protocol):
-    """Where calls are collected (`frontend.catalyst.groups`)."""
+    """Collects the calls of a group (`frontend.catalyst.groups`)."""
 
     def argument(self, expression: CatalystExpression) -> Tree:
-        """An argument, over the rows that are grouped."""
+        """Convert an argument to a tree over the rows that are grouped."""
 
     def comparable(self, expression: CatalystExpression) -> Tree:
-        """What the values of an argument are compared by."""
+        """The value by which an argument's values are compared."""
 
     def condition(self, expression: CatalystExpression | None) -> Tree | None:
-        """The condition on the rows that an aggregate with this FILTER is about."""
+        """The condition on the rows that an aggregate with this FILTER reads; None: all rows."""
 
     def call(
         self,
@@ -38,12 +38,12 @@ class CallCollector(Protocol):
         distinct: bool = False,
         parameters: tuple[str, ...] = (),
     ) -> Tree:
-        """The result of a call, over the columns of the groups."""
+        """Add a call, and return the column of its result."""
 
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """An aggregate in a query: the function, FILTER's condition, and what to tell the user."""
+    """An aggregate in a query: the function, FILTER's condition, and the statement for errors."""
 
     calls: CallCollector
     function: CatalystExpression
@@ -53,16 +53,16 @@ class AggregateCall:
 
     @property
     def type(self) -> str:
-        """The type of the result, as Spark has it."""
+        """Spark's type of the result."""
         return self.statement.catalyst.type_of(self.function)
 
     @property
     def name(self) -> str:
-        """What the function is called in SQL."""
+        """The name of the function in SQL."""
         return self.statement.catalyst.function_name(self.function)
 
     def all_rows(self, place: int) -> Tree:
-        """An argument, whatever FILTER says."""
+        """An argument, regardless of FILTER."""
         return self.calls.argument(self.function.children[place])
 
     def argument(self, place: int) -> Tree:
@@ -70,11 +70,11 @@ class AggregateCall:
         return self.where(self.all_rows(place))
 
     def compared(self, place: int) -> Tree:
-        """What the values of an argument are compared by, whatever FILTER says."""
+        """The value by which an argument is compared, regardless of FILTER."""
         return self.calls.comparable(self.function.children[place])
 
     def where(self, value: Tree, *conditions: Tree) -> Tree:
-        """``value`` where the conditions and FILTER's hold, NULL elsewhere."""
+        """``value`` where the conditions and FILTER's condition hold, NULL elsewhere."""
         needed = [*([] if self.condition is None else [self.condition]), *conditions]
         if not needed:
             return value

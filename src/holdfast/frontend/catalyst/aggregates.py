@@ -1,9 +1,10 @@
 """Catalyst's aggregate functions as calls of `operators.aggregate.Call`.
 
-`AGGREGATES` says for each of Catalyst's classes how it is kept; a class that is not there is refused by name.
+`AGGREGATES` says for each of Catalyst's classes how it is kept up to date; a class that is not in it is refused by
+name.
 
-- ``corr`` and ``regr_…`` are made of exact variances and covariances of the rows that have both values.
-- The approximate ones are exact: ``approx_count_distinct`` counts, ``approx_percentile`` finds the value at its place.
+- ``corr`` and ``regr_…`` are computed from exact variances and covariances of the rows that have both values.
+- Approximate functions are exact here: ``approx_count_distinct`` counts, ``approx_percentile`` finds the exact value.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from holdfast.plan.expression import (
 
 
 def result(calls: CallCollector, expression: CatalystExpression, statement: Statement) -> Tree:
-    """The result of an ``AggregateExpression``, over the columns of the groups."""
+    """Convert an ``AggregateExpression`` to a tree over the columns of the groups."""
     function, *rest = expression.children
     condition = calls.condition(rest[0] if rest else None)
     asked = AggregateCall(calls, function, bool(expression.parameters["isDistinct"]), condition, statement)
@@ -41,7 +42,7 @@ def result(calls: CallCollector, expression: CatalystExpression, statement: Stat
 
 
 def _plain(name: str) -> Result:
-    """A function of all its arguments; FILTER makes the first of them NULL."""
+    """A function with all its arguments. FILTER makes the first argument NULL."""
 
     def made(asked: AggregateCall) -> Tree:
         others = [asked.all_rows(place) for place in range(1, len(asked.function.children))]
@@ -60,7 +61,7 @@ def _extreme(name: str) -> Result:
 
 
 def _of_equals(made: Result) -> Result:
-    """A function that looks for equal values."""
+    """A function that compares values for equality; refused for texts with a collation."""
 
     def checked(asked: AggregateCall) -> Tree:
         looks = asked.distinct or asked.function.kind in ("Mode", "CollectSet")
@@ -95,7 +96,7 @@ def _summed(name: str) -> Result:
 
 
 def _count(asked: AggregateCall) -> Tree:
-    """Rows without a NULL in any argument."""
+    """``count``: the rows without a NULL in any argument."""
     literals = [each for each in asked.function.children if each.kind == "Literal"]
     if any(each.parameters.get("value") is None for each in literals):
         return number(0, "bigint")
@@ -119,13 +120,13 @@ def _count_distinct(asked: AggregateCall) -> Tree:
 
 
 def _mode(asked: AggregateCall) -> Tree:
-    # Spark takes the greatest of (frequency, value), by an order of values that may be reversed.
+    # Spark takes the greatest (frequency, value); ``reverseOpt`` says in which order values are compared.
     greatest = asked.function.parameters.get("reverseOpt") is False
     return asked.call("mode", [asked.argument(0)], asked.all_rows(0).type, *(["greatest"] if greatest else []))
 
 
 def _percentile(asked: AggregateCall) -> Tree:
-    """The value at a place of the order, or between two."""
+    """``percentile``: the value at a position in the order, or interpolated between two values."""
     children = asked.function.children
     _check_number(asked, children[0])
     if len(children) > 2 and asked.statement.catalyst.constant(children[2]) != 1:
@@ -141,7 +142,7 @@ def _median(asked: AggregateCall) -> Tree:
 
 
 def _percentile_disc(asked: AggregateCall) -> Tree:
-    """One of the values, as a double."""
+    """``percentile_disc``: one of the values, as a double."""
     _check_number(asked, asked.function.children[0])
     if asked.function.parameters.get("legacyCalculation"):
         raise asked.unsupported("percentile_disc as Spark 3 computed it")
@@ -162,7 +163,7 @@ def _check_number(asked: AggregateCall, value: CatalystExpression) -> None:
 
 
 def _at(asked: AggregateCall, made: Callable[[str], Tree]) -> Tree:
-    """The results at the percentage, or the list of percentages, that the function is given."""
+    """Return the result at the function's percentage, or an array of results for a list of percentages."""
     wanted = asked.statement.catalyst.constant(asked.function.children[1])
     if isinstance(wanted, list):
         found = [made(_percentage(each)) for each in wanted]
@@ -181,7 +182,7 @@ def _percentage(number: float) -> str:
 
 
 class _Pairs:
-    """The rows that have both arguments, ``y`` and ``x``: numbers about them."""
+    """Statistics of the rows that have both arguments, ``y`` and ``x``."""
 
     def __init__(self, asked: AggregateCall) -> None:
         _check_copies(asked)
@@ -301,7 +302,7 @@ AGGREGATES: dict[str, Result] = {
     "PercentileDisc": _percentile_disc,
     "ApproximatePercentile": _approximate_percentile,
 }
-"""Catalyst's class → how it is kept."""
+"""Catalyst's class → the function that converts it."""
 
 _SKETCH = "no sketch can be taken back when rows are deleted"
 _ADVICE = {

@@ -1,12 +1,12 @@
 """The clock in Catalyst's expressions, and where it may stand.
 
-Conditions on the clock are kept by a `Temporal`, which `frontend.temporal_filters` makes of a comparison: it undoes,
-step by step, what was done to the clock. `beside_clock` writes such a comparison with the steps that it knows (a
-constant interval is added, a date taken, a timestamp truncated). ``now() - ts < INTERVAL 1 HOUR`` is written as the
-comparison of the clock with what is left of it, in local time, as Spark subtracts timestamps.
+A `Temporal` keeps conditions on the clock. `frontend.temporal_filters` makes it from a comparison, by undoing, step by
+step, the operations on the clock. `beside_clock` writes such a comparison with the steps that it knows (add a constant
+interval, take the date, truncate a timestamp). ``now() - ts < INTERVAL 1 HOUR`` is written as a comparison of the clock
+with ``ts`` plus the interval, in local time, as Spark subtracts timestamps.
 
-`check_temporal` refuses a condition of which it cannot be said when it holds, and `check_timeless` the clock where a
-view would have to change without any change of its inputs.
+`check_temporal` refuses a condition if the times when it holds cannot be computed. `check_timeless` refuses the clock
+where a view would have to change without any change of its inputs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Constant = Callable[[CatalystExpression], CatalystExpression | None]
 
 
 def clock(expression: CatalystExpression) -> Tree:
-    """What a call of the clock draws. It knows its place, for errors."""
+    """Return the placeholder for a call of the clock, with its place for errors."""
     wish = Placeholder(CLOCK, place=expression.path)
     match expression.kind:
         case "CurrentDate":
@@ -63,7 +63,7 @@ def has_clock(expression: CatalystExpression) -> bool:
 
 
 class _Placed:
-    """Refuses what is wrong with a tree, at the place of the clock in it."""
+    """Refuses a construct, at the place of the clock in it."""
 
     def __init__(self, statement: Statement) -> None:
         self._statement = statement
@@ -74,7 +74,7 @@ class _Placed:
 
 
 def check_temporal(tree: Tree, clause: str, statement: Statement) -> None:
-    """Refuse conditions on the clock of which it cannot be said when they hold."""
+    """Refuse conditions on the clock if the times when they hold cannot be computed."""
     temporal_filters.check_temporal(tree, clause, _Placed(statement))
 
 
@@ -95,7 +95,8 @@ def check_timeless(tree: Tree, clause: str, statement: Statement) -> None:
 def beside_clock(
     sides: Sequence[CatalystExpression], timed: int, convert: Convert, constant: Constant
 ) -> tuple[Tree, Tree]:
-    """Both sides of a comparison, of which the one at ``timed`` has the clock. `NotNative`: its steps are not known."""
+    """Convert both sides of a comparison; the side at ``timed`` has the clock. Raises `NotNative` if a step is
+    unknown."""
     steps = _Steps(convert, constant)
     own, other = sides[timed], sides[1 - timed]
     while _is_transparent(own):
@@ -108,7 +109,8 @@ def beside_clock(
 
 
 class _Steps:
-    """Writes what is done to the clock. ``convert`` is for what has no clock, ``constant`` gives literals."""
+    """Writes the operations on the clock. ``convert``: converts expressions without the clock. ``constant``: gives
+    literals."""
 
     def __init__(self, convert: Convert, constant: Constant) -> None:
         self._convert, self._constant = convert, constant
@@ -148,8 +150,8 @@ class _Steps:
         raise NotNative(kind)
 
     def difference(self, own: CatalystExpression, other: CatalystExpression) -> tuple[Tree, Tree]:
-        """``clock - x`` and an interval, as the clock and ``x`` plus the interval; or, of ``x - clock``, as ``x`` minus
-        the interval and the clock."""
+        """Rewrite the comparison of ``clock - x`` with an interval as one of the clock with ``x`` plus the interval; of
+        ``x - clock``, as one of ``x`` minus the interval with the clock."""
         left, right = own.children
         if has_clock(left) and has_clock(right):
             raise NotNative("the clock and itself")
@@ -168,7 +170,7 @@ class _Steps:
         return (timed, moved) if sign > 0 else (moved, timed)
 
     def _added(self, expression: CatalystExpression) -> Tree:
-        """``timestampadd``, which adds hours as they pass, and days of the calendar."""
+        """Convert ``timestampadd``, which adds hours as elapsed time, and days as days of the calendar."""
         unit, number = str(expression.parameters["unit"]).upper(), self._number(expression.child("quantity"))
         moment = self.tree(expression.child("timestamp"))
         if unit in _CALENDAR:

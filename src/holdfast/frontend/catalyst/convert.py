@@ -1,8 +1,8 @@
-"""Spark's plan to ours.
+"""Conversion of Spark's plan into Holdfast's.
 
-`CONVERTERS` says for each of Catalyst's operators which function converts it; an operator that is not there cannot be
-kept up to date, and is refused by name. Spark has resolved names, types and coercions, and has turned correlated
-subqueries into joins (`spark.analysed_query`); what is left is to say each operator in nodes that are kept
+`CONVERTERS` maps each of Catalyst's operators to the function that converts it. An operator that is not in it cannot be
+kept up to date, and is refused by name. Spark has already resolved names, types and coercions, and turned correlated
+subqueries into joins (`spark.analysed_query`); what remains is to express each operator by nodes that are kept
 incrementally.
 """
 
@@ -36,28 +36,28 @@ from holdfast.plan.nodes import Node, Order, Union
 from holdfast.plan.schema import RESERVED
 
 COLLECTION = "holdfast:"
-"""How the alias of a leaf begins that stands for a collection of the flow; the collection's name follows."""
+"""Prefix of the alias of a leaf that stands for a collection of the flow; the collection's name follows."""
 
 
 class Converter:
-    """Converts the operators of one statement. ``collections``: what its leaves stand for, by name."""
+    """Converts the operators of one statement. ``collections``: the nodes for which its leaves stand, by name."""
 
     def __init__(self, statement: Statement, collections: Mapping[str, Node]) -> None:
         self.statement, self.collections = statement, collections
         self.view: CatalystOperator | None = None
-        """The view of the user's session that is being read."""
+        """The view of the user's session whose plan is being converted, if any."""
 
         self.reads: set[str] = set()
-        """The collections that it reads."""
+        """The collections that the statement reads."""
 
         self.definitions: dict[int, Relation] = {}
-        """Common table expressions, by Spark's id."""
+        """Common table expressions converted so far, by Spark's id."""
 
         self.loops: dict[int, LoopLeaf] = {}
-        """What stands for a recursive common table expression inside of it, by Spark's id."""
+        """Spark's id of a recursive common table expression → the leaf that stands for it inside itself."""
 
     def relation(self, operator: CatalystOperator) -> Relation:
-        """The rows of an operator."""
+        """Convert an operator. Raises `Unsupported` if it cannot be kept up to date."""
         convert = CONVERTERS.get(operator.kind)
         if convert is None:
             raise self.statement.unsupported(operator.kind, operator)
@@ -70,18 +70,19 @@ class Converter:
         return self.expressions(relation.names).tree(expression)
 
     def condition(self, expression: CatalystExpression, names: Mapping[int, str], clause: str = "WHERE") -> Tree:
-        """A condition that rows are kept by."""
+        """Convert a condition that filters rows. Raises `Unsupported` if it depends on the clock in an unsupported
+        way."""
         tree = self.expressions(names).tree(expression)
         check_temporal(tree, clause, self.statement)
         return tree
 
     def subquery(self, plan: CatalystOperator, expression: CatalystExpression) -> Node:
-        """The rows of a subquery that refers to nothing outside of it; of a scalar one, its one row."""
+        """Convert a subquery that refers to nothing outside itself; a scalar subquery's plan gives one row at most."""
         node = self.relation(plan).exactly().node
         return at_most_one(node, self.statement) if expression.kind == "ScalarSubquery" else node
 
     def is_collection(self, operator: CatalystOperator) -> bool:
-        """Does the operator stand for a collection of the flow's?"""
+        """Whether the operator stands for a collection of the flow."""
         return operator.kind == "SubqueryAlias" and operator.parameters["identifier"]["name"].startswith(COLLECTION)
 
 
@@ -92,7 +93,7 @@ Convert = Callable[[Converter, CatalystOperator], Relation]
 
 
 def _alias(converter: Converter, operator: CatalystOperator) -> Relation:
-    """A name for a relation; of a collection of the flow's, what the name stands for."""
+    """An alias of a relation; the alias of a flow's collection is replaced by the collection's node."""
     if not converter.is_collection(operator):
         return converter.relation(operator.child)
     name = operator.parameters["identifier"]["name"].removeprefix(COLLECTION)
@@ -162,8 +163,8 @@ def _union(converter: Converter, operator: CatalystOperator) -> Relation:
 
 
 def _of_types(side: Relation, first: Relation) -> Relation:
-    """A side of a union or difference with the types of the first: structs of fields with other names are the same to
-    Spark, place by place, and take the first's names."""
+    """Return a side of a union or difference with the types of the first side. Structs whose fields have other names
+    are the same to Spark, position by position, and take the first side's names."""
     kinds = [
         (first.node.types[one], side.node.types[other])
         for one, other in zip(first.node.columns, side.node.columns, strict=True)
@@ -179,7 +180,7 @@ def _of_types(side: Relation, first: Relation) -> Relation:
 
 
 def _expand(converter: Converter, operator: CatalystOperator) -> Relation:
-    """Several rows of each: one for each list of expressions."""
+    """Convert `Expand`: each input row gives one row for each list of expressions."""
     below = converter.relation(operator.child)
     expressions = converter.expressions(below.names)
     outputs = operator.expressions("output")
@@ -208,7 +209,7 @@ def _set(kind: str) -> Convert:
 
 
 def _sort(converter: Converter, operator: CatalystOperator) -> Relation:
-    """The same rows, with a column for every expression to sort by."""
+    """Convert `Sort`: the same rows, with a column for every expression to sort by."""
     below = converter.relation(operator.child)
     added: list[Item] = []
     order: list[Order] = []
@@ -284,7 +285,7 @@ CONVERTERS: dict[str, Convert] = {
 def convert(
     statement: Statement, plan: CatalystOperator, collections: Mapping[str, Node]
 ) -> tuple[Node, frozenset[str]]:
-    """The plan of a view that Spark has analysed, and the names of the collections that it reads."""
+    """Return the plan of a view that Spark has analysed, and the names of the collections that it reads."""
     converter = Converter(statement, collections)
     relation = converter.relation(plan)
     outputs = plan.expressions("projectList")
@@ -295,7 +296,7 @@ def convert(
 
 
 def _check_names(statement: Statement, names: Sequence[str]) -> None:
-    """Refuse output columns that nobody could tell apart, or that have names of Holdfast's own."""
+    """Refuse output columns with equal or empty names, or with names reserved for Holdfast."""
     seen: dict[str, str] = {}
     for name in names:
         if name == "":

@@ -1,16 +1,16 @@
 """Catalyst's expressions as expressions of the plan.
 
 An expression whose classes are all known to `Expressions._native` is written out, every cast in its place: Holdfast may
-compute it by itself (`operators.expressions.compile_term`). Any other is `SparkExpression`: Spark's own expression
-object, over the parts of it that Spark does not compute, its *holes* (columns, draws, users' functions, subqueries). So
-what is not native crosses as the very expression that Spark made.
+compute it itself (`operators.expressions.compile_term`). Any other is a `SparkExpression`: Spark's own expression
+object, with *holes* for the parts that Spark does not compute (columns, draws, users' functions, subqueries). So an
+expression that is not native crosses as the very expression that Spark made.
 
 AND, OR, NOT and comparisons are always written out, since joins, keys and temporal filters look into them. Below them
-an expression is native as a whole or foreign as a whole. What has no hole at all is a constant, which Spark's own
-optimiser computes.
+an expression is native as a whole or foreign as a whole. An expression without any hole is a constant, which Spark's
+own optimiser computes.
 
-Only what fails as ANSI SQL does is written out: Spark's own queries are read by a session in ANSI mode, and computed
-so.
+An operation that can fail is written out only if it fails as ANSI SQL does, because Spark's own queries are also read
+and computed in ANSI mode.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class Expressions:
         names: Mapping[int, str],
         rows: Callable[[CatalystOperator, CatalystExpression], Node],
     ) -> None:
-        """``rows`` converts the plan of a subquery."""
+        """``rows``: converts the plan of a subquery."""
         self.statement, self.names, self.rows = statement, names, rows
         self._common: list[tuple[str, Tree]] = []
-        """What is computed once for several uses (`With`), by Spark's id, while that is converted."""
+        """Parts that a `With` names, by Spark's id, while its expression is converted."""
 
     def tree(self, expression: CatalystExpression) -> Tree:
-        """The expression as a tree of the plan."""
+        """Convert an expression to a tree of the plan."""
         kind, children = expression.kind, expression.children
         if _is_transparent(expression):
             return self.tree(children[0])
@@ -133,14 +133,15 @@ class Expressions:
         return condition(name, *map(self.comparable, sides))
 
     def comparable(self, expression: CatalystExpression) -> Tree:
-        """What the values of an expression are compared, grouped and sorted by: of a text with a collation, its key."""
+        """The value by which an expression is compared, grouped and sorted: for a text with a collation, its collation
+        key."""
         tree, collation = self.tree(expression), self.collation(expression)
         if collation is None:
             return tree
         return SparkExpression(self.statement.catalyst.collation_key(collation), (tree,), "binary")
 
     def collation(self, expression: CatalystExpression) -> str | None:
-        """The collation of a text, if it has one by which texts of different bytes are equal."""
+        """The collation of a text, if texts of different bytes can be equal by it; else None."""
         if not self.statement.catalyst.has_collations:
             return None
         kind = self.type_of(expression)
@@ -152,7 +153,7 @@ class Expressions:
         return None
 
     def _with(self, expression: CatalystExpression, convert: Callable[[CatalystExpression], Tree]) -> Tree:
-        """An expression in which parts are named: each in its place."""
+        """Convert a `With`, with each named part in the places where it is used."""
         inner, *definitions = expression.children
         before = len(self._common)
         for each in definitions:
@@ -168,7 +169,7 @@ class Expressions:
 
         def visit(part: CatalystExpression, within: bool) -> None:
             if part.kind == "CommonExpressionRef" and self._defined(part) is None:
-                return  # it is of a With that is foreign as a whole
+                return  # it belongs to a With that is foreign as a whole
             if is_hole(part):
                 if within and part.kind not in CLOCKS and part.kind != "AttributeReference":
                     advice = "compute it outside of the lambda, once for each row"
@@ -186,7 +187,7 @@ class Expressions:
         return SparkExpression(name, tuple(found), self.type_of(expression), written, lacking)
 
     def _written(self, expression: CatalystExpression, holes: list[CatalystExpression]) -> tuple[Tree | None, str]:
-        """The expression as operations over its holes, or None and what it is that no operation says."""
+        """Return (the expression as operations over its holes, ""), or (None, the part that no operation expresses)."""
         from holdfast.frontend.catalyst.written_out import written_out  # which is made of this class
 
         return written_out(self, expression, holes)
@@ -221,7 +222,7 @@ class Expressions:
         function = expression.kind.lower()
         parameters = expression.parameters
         if function == "uuid":
-            # Spark gives uuid() a seed of its own when it analyses it.
+            # Spark gives each uuid() a seed when it analyses the query.
             return Placeholder(
                 Drawn("", "uuid", (), "string", self.statement.draw(expression, parameters.get("randomSeed")))
             )
@@ -300,7 +301,7 @@ class Expressions:
         return Operation(name, tuple(map(self._native, expression.children)), self.type_of(expression))
 
     def _shifted(self, expression: CatalystExpression) -> Tree:
-        """A timestamp plus a constant interval."""
+        """Convert a timestamp plus a constant interval."""
         moment, by = expression.children
         constant = None if _varies(by) else self.constant(by)
         span = None if constant is None else interval_of(constant)
@@ -309,7 +310,7 @@ class Expressions:
         return plus(self._native(moment), *span)
 
     def _cast(self, expression: CatalystExpression) -> Tree:
-        """A cast that cannot fail, so that the mode in which it was asked for makes no difference."""
+        """Convert a cast that cannot fail, for which the mode makes no difference."""
         inner = expression.children[0]
         wanted, have = self.type_of(expression), self.type_of(inner)
         if not (have == wanted or _widens(have, wanted) or (have in _MOMENTS and wanted in _MOMENTS)):
@@ -328,7 +329,7 @@ class Expressions:
         if kind in ("Alias", "UnaryMinus", "Coalesce"):
             return self.type_of(children[0])
         if kind in _ARITHMETIC:
-            # Both operands are of one type; but of decimals the result has a type of its own.
+            # Both operands have one type, which the result has too, unless they are decimals.
             first = self.type_of(children[0])
             if digits(first) is None:
                 return first
@@ -339,7 +340,7 @@ class Expressions:
         return catalyst.is_ansi(expression) or catalyst.mode(expression) == "ANSI"
 
     def constant(self, expression: CatalystExpression) -> CatalystExpression | None:
-        """The literal that an expression without holes stands for; None if Spark does not compute it ahead."""
+        """Return the literal that an expression without holes equals; None if Spark does not compute it ahead."""
         found = folded(expression)
         if found is not None and not _is_literal_of_spark(found):
             return found
@@ -347,12 +348,13 @@ class Expressions:
 
 
 def _is_literal_of_spark(expression: CatalystExpression) -> bool:
-    """Is it a literal whose value the plan's JSON does not tell?"""
+    """Whether it is a literal whose value is not in the plan's JSON."""
     return expression.parameters["dataType"] == "timestamp" and expression.parameters.get("value") is not None
 
 
 def _is_transparent(expression: CatalystExpression) -> bool:
-    """Does it stand for its child? Not so what gives NULL where the child fails."""
+    """Whether the expression stands for its child. A ``try_`` function does not: it gives NULL where the child
+    fails."""
     if expression.kind == "Alias":
         return True
     return "replacement" in expression.parameters and not expression.kind.startswith("Try")
@@ -363,7 +365,7 @@ def _varies(expression: CatalystExpression) -> bool:
 
 
 def _widens(have: str, wanted: str) -> bool:
-    """Does every value of a type have its place in another, or, in double, next to it?"""
+    """Whether a cast keeps every value exactly, or, if to double, as the nearest value."""
     if have == "void":
         return True
     if have in _WIDTH and wanted in _WIDTH:
@@ -394,5 +396,5 @@ _SHOWN = {
 
 
 def shown(expression: CatalystExpression) -> str:
-    """What a hole is called in a message."""
+    """The name of a hole in messages."""
     return _SHOWN.get(expression.kind) or str(expression.parameters.get("name") or expression.kind)

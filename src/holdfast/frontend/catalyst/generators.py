@@ -1,6 +1,7 @@
-"""Catalyst's `Generate`: each row with what a generator makes of it.
+"""Catalyst's `Generate`: each row with the rows that a generator makes of it.
 
-What Spark does not compute of the generator's arguments (draws, users' functions, subqueries) is a column below.
+Parts of the generator's arguments that Spark does not compute (draws, users' functions, subqueries) become columns
+below it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _ADVICE = {
 
 
 def generate(converter: Converter, operator: CatalystOperator) -> Relation:
-    """The rows below with what the generator makes of each."""
+    """Convert `Generate`: the rows below with the rows that the generator makes of each."""
     below = converter.relation(operator.child)
     generator = operator.expression("generator")
     assert generator is not None

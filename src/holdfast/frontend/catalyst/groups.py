@@ -1,8 +1,8 @@
-"""Catalyst's `Aggregate`: an `Aggregate` of ours, with a `Linear` below and one above.
+"""Catalyst's `Aggregate` as an `Aggregate` node, with a `Linear` below and one above.
 
-Below, a `Linear` computes the keys and the arguments, each once, and nothing else. Above, the outputs are computed from
-keys and results. Spark has made every key a column (`PullOutGroupingExpressions`), so that the outputs refer to keys by
-id, and has expanded GROUPING SETS, ROLLUP and CUBE into rows (`Expand`).
+The `Linear` below computes the keys and the arguments, each once, and nothing else. The `Linear` above computes the
+outputs from keys and results. Spark has made every key a column (`PullOutGroupingExpressions`), so that the outputs
+refer to keys by id, and has expanded GROUPING SETS, ROLLUP and CUBE into rows (`Expand`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def aggregate(converter: Converter, operator: CatalystOperator) -> Relation:
-    """The groups of the rows below, with what is asked of them."""
+    """Convert `Aggregate`: the groups of the rows below, with the outputs of the query."""
     for each in operator.child.expressions("projectList"):
         if each.kind == "Alias" and each.name.startswith(_PULLED_OUT):
             _check_timeless_key(converter, each)
@@ -50,23 +50,24 @@ def aggregate(converter: Converter, operator: CatalystOperator) -> Relation:
 
 
 _PULLED_OUT = "_groupingexpression"
-"""How Spark calls a key of GROUP BY that is an expression, in the Project that it makes for it."""
+"""Prefix of the name that Spark gives a GROUP BY expression in the Project that it makes for it."""
 
 
 def _check_timeless_key(converter: Converter, key: CatalystExpression) -> None:
-    """Refuse a key of GROUP BY with the clock: the groups would change without any change of the inputs."""
+    """Refuse a GROUP BY key that depends on the clock: the groups would change without any change of the inputs."""
     found = next((part for part in key.walk() if part.kind in CLOCKS), None)
     if found is not None:
         check_timeless(clock(found), "GROUP BY", converter.statement)
 
 
 class GroupConversion:
-    """The groups of the rows of ``below``. ``taken``: the names of the outputs, which other columns do not take."""
+    """Builds the groups of the rows of ``below``. ``taken``: the names of the outputs, which no other column may
+    have."""
 
     def __init__(self, converter: Converter, below: Relation, taken: Sequence[str]) -> None:
         self._converter, self._below = converter, below
         self._rows = converter.expressions(below.names)
-        """Expressions over the rows that are grouped."""
+        """Converts expressions over the rows to be grouped."""
 
         self._taken = list(taken)
         self._inputs: dict[Tree, str] = {}
@@ -77,12 +78,12 @@ class GroupConversion:
         self._session: CatalystExpression | None = None
         self._wanted: str | None = None
         self.only: Tree | None = None
-        """A condition on the rows that aggregates are about, beside that of FILTER."""
+        """A condition on the rows that aggregates read, in addition to FILTER's."""
 
     def key(self, attribute: CatalystExpression, name: str | None = None) -> None:
-        """Group by a column of the rows. ``name``: what it is called in the outputs."""
+        """Group by a column of the rows. ``name``: its name in the outputs."""
         if self._rows.collation(attribute) is not None:
-            # Texts that are equal have one key, and one of them stands for all.
+            # Equal texts have one key, and any one of them is shown for the group.
             self._keys[self._input(self._rows.comparable(attribute))] = None
             self._wanted = name
             own = self._rows.tree(attribute)
@@ -97,27 +98,27 @@ class GroupConversion:
             self._session = attribute
 
     def constant_key(self, expression: CatalystExpression) -> None:
-        """Group by what is the same in all rows: then there are no groups of no rows."""
+        """Group by a constant: unlike an aggregate without keys, this has no group if there are no rows."""
         tree = self._rows.tree(expression)
         check_timeless(tree, "GROUP BY", self._converter.statement)
         self._keys[self._input(tree)] = None
 
     def output(self, expression: CatalystExpression) -> Tree:
-        """An output, over the columns of the groups."""
+        """Convert an output to a tree over the columns of the groups."""
         is_call = expression.kind == "Alias" and expression.children[0].kind == "AggregateExpression"
         self._wanted = expression.name if is_call else None
         return self._results.tree(expression)
 
     def argument(self, expression: CatalystExpression) -> Tree:
-        """An argument of an aggregate, over the rows that are grouped."""
+        """Convert an argument of an aggregate to a tree over the rows that are grouped."""
         return self._rows.tree(expression)
 
     def comparable(self, expression: CatalystExpression) -> Tree:
-        """What the values of an argument are compared by."""
+        """The value by which an argument's values are compared (`Expressions.comparable`)."""
         return self._rows.comparable(expression)
 
     def condition(self, expression: CatalystExpression | None) -> Tree | None:
-        """The condition on the rows that an aggregate with this FILTER is about."""
+        """The condition on the rows that an aggregate with this FILTER reads; None: all rows."""
         own = None if expression is None else self.argument(expression)
         if own is not None:
             check_timeless(own, "FILTER", self._converter.statement)
@@ -133,7 +134,8 @@ class GroupConversion:
         distinct: bool = False,
         parameters: tuple[str, ...] = (),
     ) -> Tree:
-        """The result of an aggregate of `operators.aggregate.Call`. Equal calls are one."""
+        """Add a call of `operators.aggregate.Call`, unless there is an equal one, and return the column of its
+        result."""
         columns = tuple(self._input(argument) for argument in arguments)
         asked = (function, columns, type, distinct, parameters)
         if asked not in self._calls:
@@ -146,7 +148,7 @@ class GroupConversion:
         return Column(self._calls[asked].name, type)
 
     def _input(self, tree: Tree, wanted: str | None = None) -> str:
-        """The column below the `Aggregate` that holds ``tree``."""
+        """The name of the column below the `Aggregate` that holds ``tree``."""
         if tree not in self._inputs:
             name = wanted or plain(tree) or unique(label(tree), self._taken)
             self._inputs[tree] = unique(name, self._inputs.values())
@@ -166,7 +168,7 @@ class GroupConversion:
 
 
 class _Results(Expressions):
-    """Expressions over the columns of groups."""
+    """Converts expressions over the columns of groups."""
 
     def __init__(self, converter: Converter, names: dict[int, str], groups: GroupConversion) -> None:
         super().__init__(converter.statement, names, converter.subquery)
@@ -179,7 +181,7 @@ class _Results(Expressions):
 
 
 def distinct(converter: Converter, operator: CatalystOperator) -> Relation:
-    """Each row once."""
+    """Convert `Distinct`: each row once."""
     return _each_once(converter, operator, converter.relation(operator.child).exactly())
 
 
@@ -194,7 +196,8 @@ def _each_once(converter: Converter, operator: CatalystOperator, below: Relation
 
 
 def compared_by(converter: Converter, operator: CatalystOperator, below: Relation) -> dict[str, Tree]:
-    """The columns of ``below``, the rows of ``operator``, that are compared by something else: column → by what."""
+    """Return the columns of ``below``, the rows of ``operator``, that are compared by another value: column → that
+    value."""
     catalyst = converter.statement.catalyst
     if not catalyst.has_collations:
         return {}
@@ -204,7 +207,7 @@ def compared_by(converter: Converter, operator: CatalystOperator, below: Relatio
 
 
 def _with_keys(node: Node, keys: Mapping[str, Tree]) -> tuple[Node, dict[str, str]]:
-    """``node`` with a column more for each of ``keys``, and what these are called."""
+    """Return ``node`` with a further column for each of ``keys``, and the names of these columns."""
     names: dict[str, str] = {}
     for name, tree in keys.items():
         names[name] = unique(label(tree), [*node.columns, *names.values()])
@@ -212,8 +215,8 @@ def _with_keys(node: Node, keys: Mapping[str, Tree]) -> tuple[Node, dict[str, st
 
 
 def deduplicate(converter: Converter, operator: CatalystOperator) -> Relation:
-    """One row of all that agree in some columns: the first in the order of the whole row, so that the choice is the
-    same in every replay. (Spark takes any of them.)"""
+    """Convert `Deduplicate`: of all rows that agree in the keys, the first in the order of the whole row, so that the
+    choice is the same in every replay. (Spark takes any of them.)"""
     below = converter.relation(operator.child).exactly()
     node = below.node
     keys = tuple(dict.fromkeys(below.names[each.id] for each in operator.expressions("keys")))
@@ -225,7 +228,7 @@ def deduplicate(converter: Converter, operator: CatalystOperator) -> Relation:
     if by:
         node, names = _with_keys(node, by)
         keys = tuple(names.get(key, key) for key in keys)
-    # Within a group the keys leave everything open, and a window breaks ties by the whole row.
+    # All rows of a group have equal keys, and a window breaks ties by the whole row.
     order = tuple(Order(key, descending=False, nulls_first=True) for key in keys)
     place = unique("row_number", node.columns)
     numbered = Window(node, keys, order, (WindowCall(place, "row_number", "int"),))
@@ -246,6 +249,6 @@ def unaliased(expression: CatalystExpression) -> CatalystExpression:
 
 
 def _is_span(attribute: CatalystExpression) -> bool:
-    """Is it a struct with a start and an end, as windows of time are?"""
+    """Whether the type is a struct with a start and an end, as time windows have."""
     kind = attribute.parameters["dataType"]
     return isinstance(kind, dict) and [each["name"] for each in kind.get("fields", ())] == ["start", "end"]

@@ -1,18 +1,17 @@
 """Catalyst's `Join`, and the conditions above and between joins.
 
 Spark leaves conditions where they were written: ``FROM a, b WHERE a.k = b.k`` is a Filter above a join of all rows with
-all rows, and a subquery that became a join stands between a Filter and the joins that its conditions are about. So a
-tree of joins, with the Filters and the choices of columns between them, is read as a whole (`_Tree`) before any node is
-made of it:
+all rows, and a subquery that became a join stands between a Filter and the joins to which its conditions belong. So a
+tree of joins, with the Filters and the column choices between them, is read as a whole (`_Tree`) before any node is
+made:
 
 - Inner joins that follow each other are one list of relations and one list of conditions (`_Inner`), of which
   `frontend.joins.join_all` makes keys.
-- A condition above any other join (`_Outer`) moves to the side whose rows come out as they are, if it is about that
-  side alone: the left one, of a right join the right one, of a full join none.
+- A condition above any other join (`_Outer`) moves to the side whose rows come out unchanged, if it reads that side
+  alone: the left one, the right one of a right join, none of a full join.
 
-What a column is called is decided when a relation is met, so that all names in a tree differ. Spark refers to columns
-by id alone.
-A condition that draws (``rand()``) stays where it is; one on the clock may move.
+Columns get their names when a relation is read, so that all names in a tree differ. Spark refers to columns by id
+alone. A condition that draws (``rand()``) stays where it is; a condition on the clock may move.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ Outputs = list[tuple[int, str]]
 """Spark's attributes, in order: id, and column."""
 
 _PASSED = frozenset(("View", "PipeOperator", "ResolvedHint", "SubqueryAlias"))
-"""Operators that give the rows of their child, under another name."""
+"""Operators that pass on the rows of their child, under another name."""
 
 
 def join(converter: Converter, operator: CatalystOperator) -> Relation:
-    """The rows of a join, or of Filters above one."""
+    """Convert a join, or Filters above one."""
     rows, outputs = _Tree(converter).read(operator)
     return Relation(rows.built(), tuple(outputs))
 
 
 def is_above_join(converter: Converter, operator: CatalystOperator) -> bool:
-    """Whether the operators below, as far as they only choose rows and columns, lead to a join."""
+    """Whether this operator is a join, or leads to one through operators that only choose rows and columns."""
     while operator.kind == "Filter" or _is_passed(converter, operator) or _is_choice(operator):
         operator = operator.child
     return operator.kind == "Join"
@@ -59,7 +58,7 @@ def _is_passed(converter: Converter, operator: CatalystOperator) -> bool:
 
 
 def _is_choice(operator: CatalystOperator) -> bool:
-    """Is it a Project that computes nothing?"""
+    """Whether it is a Project that computes nothing."""
     return operator.kind == "Project" and all(
         (each.children[0] if each.kind == "Alias" else each).kind == "AttributeReference"
         for each in operator.expressions("projectList")
@@ -68,7 +67,7 @@ def _is_choice(operator: CatalystOperator) -> bool:
 
 @dataclass
 class _Inner:
-    """The inner join of ``parts`` where all ``conditions`` hold."""
+    """The inner join of ``parts``, with the rows for which all ``conditions`` hold."""
 
     parts: list[Node | _Outer]
     conditions: list[Tree] = field(default_factory=list)
@@ -91,7 +90,7 @@ class _Inner:
 
 @dataclass
 class _Outer:
-    """A join of two sides that is not an inner one, where all of ``on`` hold; then the rows for which ``above`` does.
+    """A join that is not an inner one: two sides matched where all of ``on`` hold, then filtered by ``above``.
 
     ``value`` is the column of an existence join that says whether a row matches.
     """
@@ -155,7 +154,7 @@ class _Outer:
 
 
 def _is_about(condition: Tree, rows: Node | _Inner | _Outer) -> bool:
-    """Does the condition read some columns of these rows, and no others?"""
+    """Whether the condition reads columns of these rows, and no others."""
     names = used(condition)
     return bool(names) and names <= set(rows.columns)
 
@@ -172,7 +171,7 @@ class _Tree:
         self._taken: list[str] = []
 
     def read(self, operator: CatalystOperator) -> tuple[_Inner, Outputs]:
-        """The rows of an operator, not yet built, and its columns."""
+        """Return the rows of an operator, not yet built, and its columns."""
         if operator.kind == "Join":
             return self._join(operator)
         if is_above_join(self._converter, operator):
@@ -180,7 +179,7 @@ class _Tree:
             if operator.kind == "Filter":
                 rows.conditions += self._conditions(operator, outputs)
                 if any(map(_is_drawn, rows.conditions)):
-                    rows = _Inner([rows.built()])  # what is drawn is drawn for these rows, and not for what they join
+                    rows = _Inner([rows.built()])  # values are drawn for these rows, before they are joined
             if operator.kind == "Project":
                 names = dict(outputs)
                 items = operator.expressions("projectList")
@@ -215,7 +214,7 @@ class _Tree:
 
 
 def _type(operator: CatalystOperator) -> tuple[str, int | None]:
-    """The type of a join, and the id of the attribute that an existence join adds."""
+    """Return the type of a join, and the id of the attribute that an existence join adds."""
     kind = operator.parameters["joinType"]
     name = str(kind.get("object") or kind["product-class"]).rsplit(".", 1)[-1].rstrip("$")
     exists: Sequence[dict[str, dict[str, int]]] = kind.get("exists") or ()

@@ -1,6 +1,6 @@
-"""Aggregates that are a list of values, or the value that goes with the greatest or least of another.
+"""Aggregates whose result is a list of values, or the value that goes with the greatest or least of another.
 
-- ``max_by(x, y)`` is the ``x`` of the greatest pair (y, x), so that a tie is settled by the whole value.
+- ``max_by(x, y)`` is the ``x`` of the greatest pair (y, x), so that the whole pair breaks ties.
 - ``listagg`` joins a sorted list: by WITHIN GROUP's order, then by the value itself.
 """
 
@@ -38,7 +38,7 @@ def by_order(asked: AggregateCall, function: str, order: Tree) -> Tree:
 
 
 def first_by(asked: AggregateCall) -> Tree:
-    """``max_by(x, y, n)`` and ``min_by(x, y, n)``: a list."""
+    """``max_by(x, y, n)`` and ``min_by(x, y, n)``, whose result is a list."""
     wanted = asked.statement.catalyst.constant(asked.function.children[2])
     if not isinstance(wanted, int):
         raise asked.unsupported(f"{asked.name} of so many values that is not a number", "write the number")
@@ -49,12 +49,12 @@ def first_by(asked: AggregateCall) -> Tree:
 
 
 def _with_order(asked: AggregateCall, order: Tree) -> Tree:
-    """A struct of what to order by and the value, where the first is not NULL."""
+    """A struct of the order and the value; NULL where the order is NULL."""
     return asked.where(struct(order=order, value=asked.all_rows(0)), is_known(order))
 
 
 def _of_list(function: str, found: Tree, *others: Tree) -> Tree:
-    """A list made of another one."""
+    """A function from a list to a list of the same type."""
     return Operation(function, (found, *others), found.type)
 
 
@@ -81,7 +81,7 @@ def listed(function: str) -> Result:
 
 
 def joined(asked: AggregateCall) -> Tree:
-    """``listagg``: a text, NULL of no values."""
+    """``listagg``: a text, or NULL if there are no values."""
     value, delimiter, *orders = asked.function.children
     own = asked.all_rows(0)
     kind = "collect_set" if asked.distinct else "collect_list"
@@ -105,7 +105,7 @@ def joined(asked: AggregateCall) -> Tree:
 
 
 def _sorted(found: Tree, fields: dict[str, Tree], directions: Sequence[tuple[bool, bool]]) -> Tree:
-    """A list of structs that is in order, by the fields ``order0``, … in these directions."""
+    """Sort a list, which is in the natural order of its structs, by the fields ``order0``, … in these directions."""
     if all(each == (False, True) for each in directions):
         return found
     if all(each == (True, False) for each in directions):

@@ -1,7 +1,7 @@
 """Literals of Spark's plans.
 
-What has no exact value in the plan's JSON, or none in Python that equality tells from others (arrays, bytes, NaN, -0.0,
-dates beyond the year 9999), is `NotNative`.
+A value raises `NotNative` if it is not exact in the plan's JSON, or if Python's equality does not distinguish it from
+others (arrays, bytes, NaN, -0.0, dates beyond the year 9999).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _MOMENTS = range(-62_135_596_800_000_000, 253_402_300_800_000_000)
 
 
 class NotNative(Exception):
-    """The expression is not one that is written out."""
+    """The expression cannot be written out as operations."""
 
 
 def digits(kind: str) -> tuple[int, int] | None:
-    """Precision and scale of a decimal type."""
+    """Precision and scale of a decimal type; None for any other type."""
     found = _DECIMAL.fullmatch(kind)
     return None if found is None else (int(found[1]), int(found[2]))
 
 
 def literal(expression: CatalystExpression) -> Tree:
-    """A ``Literal``; a timestamp's value is in microseconds."""
+    """Return the ``Literal``; a timestamp's value is in microseconds. Raises `NotNative`."""
     value, kind = expression.parameters.get("value"), sql_type(expression.parameters["dataType"])
     if kind is None:
         raise NotNative("a literal of a type of the user's")
@@ -70,7 +70,7 @@ def _scaled(number: Decimal, scale: int) -> Decimal:
 
 
 def folded(expression: CatalystExpression) -> CatalystExpression | None:
-    """The literal that a cast of a number, or its negation, stands for; None if Spark must say it."""
+    """Return the literal that a cast of a number, or its negation, equals; None if Spark must compute it."""
     if expression.kind == "Literal":
         return expression
     if expression.kind not in ("Cast", "UnaryMinus"):
@@ -94,7 +94,7 @@ def folded(expression: CatalystExpression) -> CatalystExpression | None:
 
 
 def _fitted(number: Decimal, kind: str) -> str | None:
-    """The text of a number in a type that holds it exactly, or that is double."""
+    """The text of a number in a type that holds it exactly, or in double; None if the type does not hold it."""
     if kind in _BITS:
         end = 1 << (_BITS[kind] - 1)
         return str(int(number)) if number == int(number) and -end <= number < end else None
@@ -111,7 +111,8 @@ def _fitted(number: Decimal, kind: str) -> str | None:
 
 
 def interval_of(expression: CatalystExpression) -> tuple[int, str] | None:
-    """The amount of a literal interval, and whether it is in months (`MONTHS`) or microseconds (`SPAN`)."""
+    """Return the amount of a literal interval, and its unit: months (`MONTHS`) or microseconds (`SPAN`). None if it is
+    none."""
     kind, value = expression.parameters["dataType"], expression.parameters.get("value")
     if value is None or not isinstance(kind, str) or not kind.startswith("interval "):
         return None

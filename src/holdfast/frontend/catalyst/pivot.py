@@ -1,9 +1,9 @@
 """PIVOT, as Spark plans it: groups by keys and pivot column, then groups by keys that put the results in an array.
 
 Spark's plan, from the top: a `Project` that takes the elements out of the arrays, an `Aggregate` with a ``PivotFirst``
-for each aggregate, and the `Aggregate` that the user asked for. Here they are one `Aggregate` by the keys: for each
-value of the pivot column, each aggregate over the rows that have that value. Where there are none it is NULL, whatever
-the aggregate of no rows may be.
+for each aggregate, and the `Aggregate` that the user wrote. Here they become one `Aggregate` by the keys: for each
+value of the pivot column, each aggregate over the rows with that value. If there are no such rows, the result is NULL,
+whatever the aggregate's result for no rows.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def is_pivot(operator: CatalystOperator) -> bool:
-    """Is it the `Project` above a pivot?"""
+    """Whether it is the `Project` above a pivot."""
     if operator.kind != "Project" or operator.child.kind != "Aggregate":
         return False
     return any(map(_pivot_first, operator.child.expressions("aggregateExpressions")))
 
 
 def pivot(converter: Converter, operator: CatalystOperator) -> Relation:
-    """The groups, with a column for each aggregate and value."""
+    """Convert a pivot: the groups, with a column for each aggregate and value."""
     second = operator.child
     first = second.child
     if first.kind != "Aggregate":
@@ -70,7 +70,7 @@ def _pivot_first(output: CatalystExpression) -> CatalystExpression | None:
 def _chosen(
     groups: GroupConversion, by: CatalystExpression, wanted: CatalystExpression, value: CatalystExpression
 ) -> Tree:
-    """What is asked of the rows of a group whose pivot column has the value ``wanted``."""
+    """Convert an aggregate over those rows of a group whose pivot column has the value ``wanted``."""
     groups.only = condition("<=>", groups.argument(by), groups.argument(wanted))
     rows = groups.call("count", [choice(groups.only, number(1))], "bigint")
     tree = groups.output(value)

@@ -1,10 +1,10 @@
-"""WITH RECURSIVE … UNION ALL, as Spark analyses it: a `UnionLoop` of an anchor and of a term over what was added last.
+"""WITH RECURSIVE … UNION ALL, as Spark analyses it: a `UnionLoop` of an anchor and a term over the rows added last.
 
-Spark computes levels: the anchor, then the term over the anchor, then the term over that, and gives all of them. A term
-that is linear (every row comes of one row of the level before) gives the same rows over the union of all levels so far,
-one round later: then the loop's rows are the fixpoint of ``Z = anchor + term(Z)``, and round *r* adds level *r* - 1.
-Other terms (DISTINCT, LIMIT, the level joined with itself), which Spark computes level by level, have no such fixpoint,
-and are refused.
+Spark computes levels: the anchor, then the term over the anchor, then the term over that level, and so on; the result
+is all levels. If the term is linear (every row comes from one row of the level before), the term over the union of all
+levels so far gives the same rows, one round later. Then the loop's rows are the fixpoint of ``Z = anchor + term(Z)``,
+and round *r* adds level *r* - 1. Other terms (DISTINCT, LIMIT, the level joined with itself), which Spark computes
+level by level, have no such fixpoint, and are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def union_loop(converter: Converter, operator: CatalystOperator) -> Relation:
-    """A recursive common table expression."""
+    """Convert a recursive common table expression to a loop."""
     anchor, term = operator.children
     first = converter.relation(anchor).exactly()
     leaf = converter.statement.loop_leaf(first.node.fields)
@@ -44,7 +44,7 @@ def union_loop(converter: Converter, operator: CatalystOperator) -> Relation:
 
 
 def union_loop_ref(converter: Converter, operator: CatalystOperator) -> Relation:
-    """The rows of a recursive common table expression, inside of it."""
+    """Convert a reference to a recursive common table expression inside itself."""
     leaf = converter.loops[int(operator.parameters["loopId"])]
     attributes = operator.expressions("output")
     return Relation(leaf, tuple((each.id, name) for each, name in zip(attributes, leaf.columns, strict=True)))

@@ -1,4 +1,4 @@
-"""A converted relation: a plan node, and which of its columns are what Spark refers to by id."""
+"""A converted relation: a plan node, and the columns for which Spark's attribute ids stand."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from holdfast.plan.nodes import Linear, Node, Order
 class Relation:
     """The rows of ``node``. ``outputs``: Spark's attributes, in order, as (id, column of ``node``).
 
-    The node may have further columns, which nobody but ``order`` refers to. ``order`` is that of a Sort below: it means
-    something to a limit above only.
+    The node may have further columns, to which only ``order`` refers. ``order`` is the order of a Sort below, and only
+    a limit above uses it.
     """
 
     node: Node
@@ -34,7 +34,7 @@ class Relation:
         return tuple(name for _, name in self.outputs)
 
     def exactly(self) -> Relation:
-        """The same rows, with the columns of the outputs alone, in their order. Each column stands once."""
+        """Return the same rows with only the columns of the outputs, in their order. No column occurs twice."""
         if self.columns == self.node.columns:
             return replace(self, order=())
         items: list[Item] = []
@@ -46,7 +46,7 @@ class Relation:
         return Relation(linear(self.node, None, items), tuple(outputs))
 
     def apart(self, taken: Sequence[str]) -> Relation:
-        """The same rows, with column names that differ from all that are ``taken``."""
+        """Return the same rows with column names that differ from all in ``taken``."""
         own = self.exactly()
         lower = {name.lower() for name in taken}
         if not any(name.lower() in lower for name in own.columns):
@@ -59,7 +59,7 @@ class Relation:
 
 
 def project(relation: Relation, predicate: Tree | None, items: Sequence[tuple[int, str, Tree]]) -> Relation:
-    """Columns computed from the rows that ``predicate`` keeps: (id, the name it is to have, expression)."""
+    """Compute columns from the rows that ``predicate`` keeps: (id, the wanted name, expression)."""
     given: list[Item] = []
     outputs: list[tuple[int, str]] = []
     known: dict[str | None, str] = {}
@@ -79,7 +79,7 @@ def project(relation: Relation, predicate: Tree | None, items: Sequence[tuple[in
 
 
 def _alike(node: Node, name: str) -> list[str]:
-    """The columns of a node that hold what the column ``name`` holds, that one first."""
+    """The columns of a node with the same expression as the column ``name``, that one first."""
     if not isinstance(node, Linear):
         return [name]
     own = next(output.expression for output in node.outputs if output.name == name)
@@ -87,7 +87,7 @@ def _alike(node: Node, name: str) -> list[str]:
 
 
 def filtered(relation: Relation, predicate: Tree | None) -> Relation:
-    """The rows of a relation that ``predicate`` keeps."""
+    """Return the rows of a relation that ``predicate`` keeps."""
     if predicate is None:
         return relation
     return replace(relation, node=linear(relation.node, predicate, columns(relation.node)))

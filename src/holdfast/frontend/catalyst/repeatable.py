@@ -1,8 +1,8 @@
-"""Expressions that Spark computes must give the same value whenever they are computed: a replay must repeat them, and a
-row that goes must be taken back as it came.
+"""Expressions that Spark computes must give the same value each time: a replay must repeat them, and a deletion must
+retract the row as it was emitted.
 
-What Spark calls nondeterministic is refused, unless it is drawn (`frontend.placeholders`). So is what depends on the
-session, the user or the file that is read, which Spark calls deterministic.
+An expression that Spark calls nondeterministic is refused, unless its value is drawn (`frontend.placeholders`). So is
+one that depends on the session, the user or the file being read, although Spark calls it deterministic.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ _NAMES = {
     "TryReflect": "try_reflect",
     "Uniform": "uniform",
 }
-"""Catalyst's classes that are never the same twice, and what SQL calls them."""
+"""Catalyst's classes whose value can differ each time → their SQL names."""
 
 
 def check_repeatable(
     expression: CatalystExpression, statement: Statement, is_hole: Callable[[CatalystExpression], bool]
 ) -> None:
-    """Refuse an expression that may have another value next time. ``is_hole`` tells the parts that are given to it."""
+    """Refuse an expression that may have another value next time. ``is_hole``: whether a part's value is given to the
+    expression."""
     _check_known(expression, statement, is_hole)
     if not statement.catalyst.is_deterministic(expression):
         culprit = _culprit(expression, statement, is_hole)
@@ -57,13 +58,13 @@ def _check_known(
     if expression.kind in _NAMES and (expression.kind != "AesEncrypt" or _draws_its_own(expression)):
         raise _refused(expression, statement)
     for child in expression.children:
-        # The session's time zone is kept with the view; that it is meant here is not for the user to write.
+        # Allowed here: Spark adds this call, and the session's time zone is recorded with the view.
         if not (expression.kind == "ConvertTimezone" and child.kind == "CurrentTimeZone"):
             _check_known(child, statement, is_hole)
 
 
 def _draws_its_own(expression: CatalystExpression) -> bool:
-    """Is an ``aes_encrypt`` without an initialisation vector?"""
+    """Whether it is an ``aes_encrypt`` without an initialisation vector."""
     mode, vector = expression.child("mode"), expression.child("iv")
     while vector.kind == "Cast":
         vector = vector.children[0]
@@ -74,7 +75,7 @@ def _draws_its_own(expression: CatalystExpression) -> bool:
 def _culprit(
     expression: CatalystExpression, statement: Statement, is_hole: Callable[[CatalystExpression], bool]
 ) -> CatalystExpression | None:
-    """The innermost part that is nondeterministic by itself."""
+    """Return the innermost part that is nondeterministic by itself; None if there is none."""
     if is_hole(expression):
         return None
     below = [child for child in expression.children if not statement.catalyst.is_deterministic(child)]

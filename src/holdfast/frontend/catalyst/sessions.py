@@ -1,11 +1,12 @@
-"""Sessions: groups of rows that follow each other closely.
+"""Session windows: groups of rows that follow each other closely.
 
-A row's own session lasts from its time until a gap later. Sessions of one group that overlap or touch are one. In the
-order of their starts, a row begins a new session if its start lies behind the end of all before it; the running number
-of beginnings tells sessions apart, and grouping by it gives each its start and end. So a late row that lies between two
-sessions makes them one, and one that goes splits them again.
+A row's own session lasts from its time until a gap later. Sessions of one group that overlap or touch are merged. In
+the order of their starts, a row begins a new session if its start is after the end of all rows before it. The running
+number of such beginnings identifies the session, and grouping by it gives its start and end. So a late row between two
+sessions merges them, and deleting it splits them again.
 
-Rows that start together are in one session: the number counts them all (a frame by value), whatever their order.
+Rows with equal starts are in one session: the running number counts all of them (a frame by value), whatever their
+order.
 
 Cost: that of a window, the rows of the group.
 """
@@ -26,7 +27,8 @@ from holdfast.plan.nodes import Node, Order
 
 
 def by_session(rows: Node, keys: Sequence[str], session: str, calls: Sequence[Call]) -> Node:
-    """The groups of ``rows`` by ``keys``, one of which is the column ``session`` with the session of each row."""
+    """Return the groups of ``rows`` by ``keys``. One key is the column ``session``, which has the session of each
+    row."""
     taken = [*rows.columns, *(call.name for call in calls)]
     names: list[str] = []
     for wanted in ("start", "end", "before", "begins", "session", "first", "last"):

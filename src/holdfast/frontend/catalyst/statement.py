@@ -1,4 +1,4 @@
-"""A view's query while it is converted: Spark's objects behind its plan, names for errors."""
+"""A view's query during conversion: access to Spark's objects behind its plan, and its names in errors."""
 
 from __future__ import annotations
 
@@ -17,74 +17,77 @@ Kind = TypeVar("Kind", bound=DeclarationError)
 
 
 class Catalyst(Protocol):
-    """Spark's side of a plan (`spark.analysed_query`): what its JSON does not tell."""
+    """Spark's side of a plan (`spark.analysed_query`): everything that its JSON does not contain."""
 
     @property
     def has_collations(self) -> bool:
-        """Is there a text in the query that has a collation?"""
+        """Whether the query has a text with a collation."""
 
     def collation_key(self, collation: str) -> str:
-        """The name of a SQL function that gives texts the same bytes if they are equal by a collation, and bytes in
-        their order."""
+        """The name of a SQL function that maps texts to bytes: equal if the texts are equal by the collation, and in
+        its order."""
 
     def output(self, operator: CatalystOperator) -> list[CatalystExpression]:
-        """The columns of an operator."""
+        """The output columns of an operator."""
 
     def type_of(self, expression: CatalystExpression) -> str:
         """The type of an expression, as Spark's catalogString."""
 
     def position(self, node: CatalystExpression | CatalystOperator) -> tuple[int, int] | None:
-        """Line and column, from 1, at which it stands in the SQL text; None if nobody wrote it there."""
+        """Line and column of a node in the SQL text, from 1; None if it is not in the text."""
 
     def origin(self, node: CatalystExpression) -> str:
-        """Which text it stands in, and where: the statement's, or that of a view or function; empty if in none."""
+        """The text that contains a node (the statement's, a view's or a function's) and its place there; empty if there
+        is none."""
 
     def constant(self, expression: CatalystExpression) -> object:
-        """The value of an expression that refers to no column: a number, a list of numbers, or whatever it is. None if
+        """The value of an expression that refers to no column: a number, a list of numbers, or another value. None if
         Spark cannot compute it without running a query."""
 
     def function_name(self, expression: CatalystExpression) -> str:
-        """What a function is called in SQL."""
+        """The name of a function in SQL."""
 
     def is_session(self, attribute: CatalystExpression) -> bool:
-        """Is the column what ``session_window`` gave?"""
+        """Whether the column is the result of ``session_window``."""
 
     def pivot_values(self, expression: CatalystExpression) -> list[CatalystExpression]:
         """The values of a ``PivotFirst``, as literals."""
 
     def foreign(self, expression: CatalystExpression, holes: list[CatalystExpression]) -> str:
-        """The name of a SQL function that computes the expression from the values of ``holes``, parts of it."""
+        """The name of a SQL function that computes the expression from the values of ``holes``, which are parts of
+        it."""
 
     def literal(self, expression: CatalystExpression) -> CatalystExpression | None:
-        """The literal that Spark's optimiser makes of an expression without columns; None if it makes none. The value
-        of a timestamp is in microseconds."""
+        """The literal that Spark's optimiser makes of an expression without columns; None if it makes none. A timestamp
+        is in microseconds."""
 
     def is_deterministic(self, expression: CatalystExpression) -> bool:
-        """Whether Spark takes it, and all below it, for deterministic."""
+        """Whether Spark takes the expression and all its parts for deterministic."""
 
     def mode(self, expression: CatalystExpression) -> str:
-        """How an operation that can fail does: ``ANSI`` (an error), ``TRY`` (NULL) or ``LEGACY``."""
+        """How an operation fails: ``ANSI`` (an error), ``TRY`` (NULL) or ``LEGACY``."""
 
     def is_ansi(self, expression: CatalystExpression) -> bool:
-        """Whether all that can fail in an expression is ANSI's; False if that is not certain."""
+        """Whether every operation in an expression fails as ANSI SQL does; False if that is not certain."""
 
     def hidden(self, expression: CatalystExpression, name: str) -> str:
         """A parameter that the plan's JSON leaves out."""
 
     def raised(self, condition: str) -> str:
-        """The name of a SQL function of no arguments that fails with this error of Spark's."""
+        """The name of a SQL function without arguments that raises this error of Spark."""
 
     def function(self, expression: CatalystExpression) -> UserFunction:
         """The Python function that the expression calls."""
 
     def static(self, operator: CatalystOperator, view: CatalystOperator | None) -> Source:
-        """A leaf that is not the flow's, as a source whose rows never change; ``view``: of the user's, in which it
-        is."""
+        """Return a leaf that is not the flow's as a source whose rows never change. ``view``: the user's view that
+        contains it."""
 
 
 class Statement:
-    """The query of ``view``; ``subject`` is how errors begin, ``max_rounds`` the bound of its loops, if it has one, and
-    ``limits`` those of a recursion whose text has none. ``draws``: where it is a piece of a declaration."""
+    """The query of ``view``. ``subject``: the beginning of errors. ``max_rounds``: the bound of its loops, if it has
+    one. ``limits``: for a recursion whose text has none. ``draws``: the numbers of draws, if the query is a piece of a
+    declaration."""
 
     def __init__(
         self,
@@ -98,7 +101,7 @@ class Statement:
         draws: Draws | None = None,
     ) -> None:
         self.in_loop = in_loop
-        """Whether what is converted now may be in the body of a loop."""
+        """Whether the part that is converted now may be in the body of a loop."""
 
         self.view, self.catalyst, self.functions = view, catalyst, functions
         self.subject = subject or f"view '{view}'"
@@ -108,12 +111,12 @@ class Statement:
         self._subqueries = itertools.count()
 
     def draw(self, call: CatalystExpression, seed: object) -> str:
-        """The number of a nondeterministic call, to which Spark has given a ``seed`` (or an id)."""
+        """Return the number of a nondeterministic call. ``seed``: the seed or id that Spark gave the call."""
         known = "" if seed is None else f"{call.kind} {seed}"
         return self.draws.number(seed=known, place=self.catalyst.origin(call))
 
     def loop_leaf(self, fields: tuple[Field, ...]) -> LoopLeaf:
-        """A leaf that stands for a variable of a loop while the loop is built."""
+        """Return a leaf that stands for a variable of a loop while the loop is built."""
         return LoopLeaf(f"recursive {next(self._leaves)}", fields)
 
     def next_subquery(self) -> int:
@@ -126,7 +129,7 @@ class Statement:
         node: CatalystExpression | CatalystOperator | None = None,
         **fields: object,
     ) -> Kind:
-        """An error about ``node``, with its place in the text."""
+        """Return an error about ``node``, with its place in the text."""
         place = None if node is None else self.catalyst.position(node)
         if place is None:
             return kind(f"{self.subject}: {message}", view=self.view, **fields)
@@ -142,6 +145,6 @@ class Statement:
     def unsupported(
         self, construct: str, node: CatalystExpression | CatalystOperator | None = None, advice: str = ""
     ) -> Unsupported:
-        """The refusal of a construct that cannot be kept up to date."""
+        """Return the refusal of a construct that cannot be kept up to date."""
         behind = f": {advice}" if advice else ""
         return self.error(Unsupported, f"{construct} is not supported{behind}", node, construct=construct)

@@ -1,4 +1,4 @@
-"""Leaves that are not the flow's: rows that never change, and operators whose code Spark alone can run."""
+"""Leaves that are not the flow's: tables whose rows never change, and operators whose code only Spark can run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATIC = (
     "LogicalRDD", "ExternalRDD", "LocalRelation", "EmptyRelation", "OneRowRelation", "Range", "LogicalRelation",
     "DataSourceV2Relation", "HiveTableRelation",
 )  # fmt: skip
-"""Catalyst's leaves whose rows Spark reads."""
+"""Catalyst's leaves whose rows Spark reads, taken as static tables."""
 
 _AS_SOURCE = "if what it gives never changes, make it a source: flow.source(name, hf.table(df))"
 _ROW_BY_ROW = "write a function of one row (udf, pandas_udf), or several operators of Spark's"
@@ -37,11 +37,11 @@ REFUSED = {
     "StreamingRelationV2": ("a streaming DataFrame", _STREAM),
     "StreamingDataSourceV2Relation": ("a streaming DataFrame", _STREAM),
 }
-"""Catalyst's operator → what a user calls it, and what to do instead."""
+"""Catalyst's operator → (the user's name for it, what to do instead)."""
 
 
 def static(converter: Converter, operator: CatalystOperator) -> Relation:
-    """A table or DataFrame that is not the flow's: a source whose rows never change."""
+    """Convert a table or DataFrame that is not the flow's to a source whose rows never change."""
     statement = converter.statement
     try:
         source = statement.catalyst.static(operator, converter.view)
@@ -54,7 +54,7 @@ def static(converter: Converter, operator: CatalystOperator) -> Relation:
 
 
 def view(converter: Converter, operator: CatalystOperator) -> Relation:
-    """A view of the user's session."""
+    """Convert a view of the user's session."""
     before, converter.view = converter.view, operator
     try:
         return converter.relation(operator.child)

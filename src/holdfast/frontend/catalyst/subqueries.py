@@ -1,15 +1,15 @@
-"""Subqueries, which Spark has turned into joins: rows that match something, or nothing, or one row at most.
+"""Subqueries that Spark has turned into joins: rows with a match, without a match, or with one match at most.
 
-``EXISTS`` and ``IN`` are a semi join, ``NOT EXISTS`` an anti join; as a value (under OR, in a select list) they are an
-existence join, a left join with the distinct keys, which matched or did not. Equalities are keys. What else may stand
-in the condition:
+``EXISTS`` and ``IN`` are a semi join, ``NOT EXISTS`` an anti join. As a value (under OR, in a select list) they are an
+existence join: a left join with the distinct keys, which says whether the row matched. Equalities are keys. Other
+conditions that may occur:
 
-- ``x NOT IN (S)`` comes as ``x = s OR (x = s) IS NULL``, for each of its columns: `_Aware`. It is decided by keys, too
-  (`_unknown`).
-- One comparison besides the keys is decided by the least and the greatest value of a group
+- ``x NOT IN (S)`` arrives as ``x = s OR (x = s) IS NULL``, for each of its columns (`_aware`). Keys decide it, too
+  (`_possible`).
+- A single comparison besides the keys is decided by the least and the greatest value of a group
   (`frontend.exists_by_extremes`).
-- Any other condition is decided by pairs of rows, for each combination of values that the left side has (`_matched`):
-  rows with the same values have the same answer, so each combination is asked once.
+- Any other condition is decided by pairs of rows, for each combination of values on the left side (`_matched`): rows
+  with the same values have the same answer, so each combination is tested once.
 
 A scalar subquery that may have several rows is grouped by its keys and counted; where a row on the left meets a count
 above one, its value is Spark's own error.
@@ -53,16 +53,16 @@ from holdfast.plan.nodes import Linear, Node, Union
 
 TOO_MANY_ROWS = "SCALAR_SUBQUERY_TOO_MANY_ROWS"
 _MOST = 3
-"""Of so many columns at most NOT IN is decided by keys: each doubles the rows that are kept."""
+"""Columns up to which NOT IN is decided by keys: each column doubles the rows that are kept."""
 
 
 @dataclass
 class _Conditions:
-    """What decides whether two rows match. The right side of every key is a column of the right side."""
+    """The conditions that decide whether two rows match. The right side of every key is a column of the right side."""
 
     keys: list[Key] = field(default_factory=list)
     aware: list[Key] = field(default_factory=list)
-    """Equalities that count as met where they are unknown."""
+    """Equalities that also hold where their result is NULL."""
 
     others: list[Tree] = field(default_factory=list)
 
@@ -71,7 +71,7 @@ class _Conditions:
 
 
 def matching(left: Node, right: Node, on: Sequence[Tree]) -> Node:
-    """The rows of ``left`` that match a row of ``right``."""
+    """Return the rows of ``left`` that match a row of ``right``."""
     found = _read(left, right, on)
     if not found.aware and not found.others:
         return join_outer(left, right, "semi", on)
@@ -82,7 +82,7 @@ def matching(left: Node, right: Node, on: Sequence[Tree]) -> Node:
 
 
 def lacking(left: Node, right: Node, on: Sequence[Tree]) -> Node:
-    """The rows of ``left`` that match no row of ``right``."""
+    """Return the rows of ``left`` that match no row of ``right``."""
     found = _read(left, right, on)
     if found.others or len(found.aware) > _MOST:
         if (decided := _by_extremes(left, right, found, "left")) is not None:
@@ -97,7 +97,7 @@ def lacking(left: Node, right: Node, on: Sequence[Tree]) -> Node:
 
 
 def marked(left: Node, right: Node, on: Sequence[Tree], name: str) -> Node:
-    """The rows of ``left``, with a column that says whether they match a row of ``right``."""
+    """Return the rows of ``left``, with a column ``name`` that says whether they match a row of ``right``."""
     found = _read(left, right, on)
     node, value = left, None
     if found.others or len(found.aware) > _MOST:
@@ -112,7 +112,7 @@ def marked(left: Node, right: Node, on: Sequence[Tree], name: str) -> Node:
 
 
 def _mark(left: Node, right: Node, keys: Sequence[Key]) -> tuple[Node, Tree]:
-    """``left`` with a column that is not NULL where ``right`` has a row that agrees, and the condition that it does."""
+    """Return ``left`` with a column that is not NULL where ``right`` has a row with equal keys, and that condition."""
     names: list[str] = []
     for key in keys:
         names.append(unique(label(key.right), [*left.columns, *names]))
@@ -146,7 +146,7 @@ def _read(left: Node, right: Node, on: Sequence[Tree]) -> _Conditions:
 
 
 def _aware(tree: Tree, here: set[str], there: set[str]) -> Key | None:
-    """The equality, if the condition is that it holds or is unknown."""
+    """Return the equality as a key, if the condition says that it holds or is NULL; else None."""
     if not is_operation(tree, "or"):
         return None
     equal, unknown = tree.parts
@@ -154,13 +154,14 @@ def _aware(tree: Tree, here: set[str], there: set[str]) -> Key | None:
 
 
 def _possible(right: Node, found: _Conditions) -> Iterator[tuple[Node, list[Key]]]:
-    """Rows and keys such that a row on the left matches if it meets one of these rows by these keys.
+    """Yield pairs of rows and keys: a row on the left matches if, for one of the pairs, it joins with the rows by the
+    keys.
 
-    With no equality that may be unknown, there is one such pair: ``right`` itself, by its keys. With some, s and x are
-    the columns on the right and on the left, and a row is met if each s is NULL, or its x is NULL, or both are equal.
-    For each set of the columns s that may be NULL: the rows that have NULL exactly there are met by the other columns,
-    where x is NULL or equal. So each row is kept once for every set of these columns, with NULL in them, and x is
-    compared with NULL equal to NULL.
+    Without equalities that may be NULL, the only pair is ``right`` with its keys. With some, let s be such a column on
+    the right and x its partner on the left. A row matches if for each such equality s is NULL, or x is NULL, or both
+    are equal. There is a pair for each set of columns s: the rows whose s is NULL exactly in that set. They are joined
+    by the other columns, where x is NULL or equal to s. So each row is kept once for every subset of these other
+    columns, with NULL in the subset, and x is compared with NULL equal to NULL.
     """
     if not found.aware:
         yield right, found.keys
@@ -200,7 +201,8 @@ def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
 def _by_extremes(
     left: Node, right: Node, found: _Conditions, how: Literal["inner", "left"]
 ) -> tuple[Node, Tree] | None:
-    """``left`` joined with the extremes of the groups of ``right``, and the condition that decides, if these can."""
+    """Return ``left`` joined with the extremes of the groups of ``right``, and the condition that then decides the
+    match; None if extremes cannot decide it."""
     if found.aware or len(found.others) != 1:
         return None
     compared = exists_by_extremes.between(found.others[0], left, right)
@@ -218,8 +220,8 @@ def _by_extremes(
 
 
 def _matched(left: Node, right: Node, found: _Conditions, kept: Sequence[str] = ()) -> tuple[Node, list[Key]]:
-    """The combinations of values on the left that match, with the columns ``kept`` of each row on the right that they
-    match, and what to join the left side by."""
+    """Return the matching combinations of values on the left, with the columns ``kept`` of each row on the right that
+    they match, and the keys by which to join the left side with them."""
     asked: dict[Tree, str] = {}
     wanted = [key.left for key in [*found.keys, *found.aware]]
     wanted += [left.column(name) for each in found.others for name in sorted(used(each) & set(left.columns))]
@@ -242,7 +244,8 @@ def _matched(left: Node, right: Node, found: _Conditions, kept: Sequence[str] = 
 
 
 def single(left: Node, right: Node, on: Sequence[Tree], statement: Statement) -> Node:
-    """The rows of ``left``, each with the one row of ``right`` that matches, or with NULLs."""
+    """Return the rows of ``left``, each with the only matching row of ``right``, or with NULLs. Two matches are Spark's
+    error."""
     found = _read(left, right, on)
     wanted = right.columns
     if found.aware or found.others:
@@ -258,7 +261,7 @@ def single(left: Node, right: Node, on: Sequence[Tree], statement: Statement) ->
 
 
 def at_most_one(node: Node, statement: Statement) -> Node:
-    """The one row of a subquery; more than one are Spark's error."""
+    """Return the one row of a subquery; its values are Spark's error if it has more than one."""
     if _has_one(node):
         return node
     rows, count = _counted(node, (), node.columns)
@@ -266,8 +269,8 @@ def at_most_one(node: Node, statement: Statement) -> Node:
 
 
 def _counted(node: Node, keys: Sequence[str], wanted: Sequence[str]) -> tuple[Node, str]:
-    """The groups of ``node`` by ``keys``, with the columns ``wanted`` of some row of each, and the column that says how
-    many rows there are."""
+    """Return the groups of ``node`` by ``keys``, with the columns ``wanted`` of any row of each group, and the name of
+    the column with the number of rows."""
     keys = tuple(dict.fromkeys(keys))
     count = unique("rows", [*keys, *wanted])
     values = [name for name in wanted if name not in keys]
@@ -283,7 +286,7 @@ def _only_one(groups: Node, name: str, count: str, statement: Statement) -> Tree
 
 
 def _has_one(node: Node) -> bool:
-    """Can the plan be seen to have one row at most?"""
+    """Whether the plan provably has one row at most."""
     match node:
         case Linear() | Window():
             return _has_one(node.input)

@@ -1,11 +1,11 @@
 """Spark's analysed plan as Python values.
 
-``LogicalPlan.toJSON`` gives the whole tree in one call: a list of nodes in pre-order, each with its class, its number
+``LogicalPlan.toJSON`` returns the whole tree in one call: a list of nodes in pre-order, each with its class, its number
 of children and its parameters. A parameter that is a tree itself (a condition, a select list, the plan of a subquery)
 is such a list again. `read_plan` makes a tree of `CatalystOperator` and `CatalystExpression` of it.
 
-Every value knows its path from the root, so that `spark.analysed_query` can find the JVM's own object where the JSON
-does not say enough: the type of an expression, its position in the SQL text, the bytes of a Python function.
+Every value has its path from the root, so that `spark.analysed_query` can find the JVM's own object where the JSON does
+not say enough: the type of an expression, its position in the SQL text, the bytes of a Python function.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 from holdfast.plan.types import field_name
 
 Path = tuple[int | str, ...]
-"""The way from the root to a value: the index of a child, or the name of a parameter, then its index in a list."""
+"""The path from the root to a value: the index of a child, or the name of a parameter, then the index in a list."""
 
 
 @dataclass(frozen=True)
 class CatalystExpression:
-    """An expression of Catalyst's."""
+    """An expression of Catalyst."""
 
     kind: str
     """Catalyst's class, without its package: ``Add``, ``Cast``, ``AttributeReference``."""
@@ -33,7 +33,7 @@ class CatalystExpression:
 
     @property
     def id(self) -> int:
-        """The id of a named expression: by it the operators above refer to it."""
+        """The id of a named expression, by which the operators above refer to it."""
         return int(self.parameters["exprId"]["id"])
 
     @property
@@ -54,12 +54,12 @@ class CatalystExpression:
 
 @dataclass(frozen=True)
 class CatalystOperator:
-    """A relational operator of Catalyst's, ``Project`` or ``Join``."""
+    """A relational operator of Catalyst, such as ``Project`` or ``Join``."""
 
     kind: str
     children: tuple[CatalystOperator, ...]
     parameters: Mapping[str, Any] = field(compare=False, repr=False)
-    """Trees among them are `CatalystExpression`, a list of `CatalystExpression`, or `CatalystOperator`."""
+    """A parameter that is a tree is a `CatalystExpression`, a list of them, or a `CatalystOperator`."""
 
     path: Path = field(compare=False, repr=False)
 
@@ -82,11 +82,11 @@ class CatalystOperator:
 
 
 _TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
-"""The types that the JSON of a plan calls otherwise than SQL does."""
+"""The types whose name in a plan's JSON is not SQL's."""
 
 
 def sql_type(kind: Any) -> str | None:
-    """A type as SQL spells it, from the JSON of a plan; None if Spark must be asked."""
+    """Return SQL's name of a type in a plan's JSON; None if Spark must be asked."""
     if isinstance(kind, str):
         return _TYPES.get(kind, kind)
     match kind and kind.get("type"):
@@ -104,20 +104,20 @@ def sql_type(kind: Any) -> str | None:
 
 
 def direction(sort: CatalystExpression) -> tuple[bool, bool]:
-    """Of a ``SortOrder``: descending, nulls first."""
+    """Return (descending, nulls first) of a ``SortOrder``."""
     found = [str(sort.parameters[name].get("object", "")) for name in ("direction", "nullOrdering")]
     return "Descending" in found[0], "NullsFirst" in found[1]
 
 
 def read_plan(nodes: list[dict[str, Any]]) -> CatalystOperator:
-    """The tree of a plan, from what ``toJSON`` gave."""
+    """Return the tree of a plan from the output of ``toJSON``."""
     found = _read(nodes, ())
     assert isinstance(found, CatalystOperator)
     return found
 
 
 def read_expression(nodes: list[dict[str, Any]], path: Path) -> CatalystExpression:
-    """The tree of an expression that stands at ``path``, from what ``toJSON`` gave."""
+    """Return the tree of an expression at ``path`` from the output of ``toJSON``."""
     found = _read(nodes, path)
     assert isinstance(found, CatalystExpression)
     return found

@@ -1,11 +1,12 @@
-"""Catalyst's `Window`: a `Window` of ours, over a `Linear` that computes the operands.
+"""Catalyst's `Window` as a `Window` node over a `Linear` that computes the operands.
 
-Spark has made an operator of each partition and order, innermost first, and has computed below it whatever is not a
-column or a constant. `FUNCTIONS` and `AGGREGATES` say for each of Catalyst's functions which one of
-`operators.window_functions.WindowCall` it is; another is refused by name.
+Spark has made one operator for each partition and order, innermost first, and computes below it every operand that is
+not a column or a constant. `RANKINGS`, `NEIGHBOURS`, `VALUES` and `AGGREGATES` map Catalyst's functions to those of
+`operators.window_functions.WindowCall`; any other function is refused by name.
 
-A frame by value (RANGE) reaches from the row's own value of the order to that value plus an offset: a column computes
-the sum, as Spark's own bound does, days as days of the calendar. The offset is a constant, whatever its spelling.
+A frame by value (RANGE) reaches from the row's own value of the order to that value plus an offset. A column holds that
+sum, computed as Spark's own bound is, with days as days of the calendar. The offset is a constant, however it is
+written.
 """
 
 from __future__ import annotations
@@ -70,17 +71,18 @@ AGGREGATES = {
 }
 _CAN_FAIL = ("Sum", "Average")
 _REACHED = frozenset(("tinyint", "smallint", "int", "bigint", "double", "date", "timestamp", "timestamp_ntz"))
-"""Types whose values are told apart by 64 bits, and are added to exactly."""
+"""Types whose values are distinct in 64 bits, and whose sums are exact."""
 
 
 def window(converter: Converter, operator: CatalystOperator) -> Relation:
-    """The rows below, with the values of window functions."""
+    """Convert `Window`: the rows below, with the values of window functions."""
     return _Window(converter, operator).relation()
 
 
 @dataclass(frozen=True)
 class _Bound:
-    """An end of a frame: so many rows from the row, or None at the partition's end; by value, an offset too."""
+    """An end of a frame. ``rows``: its distance from the current row; None: the partition's end. ``offset``: of a frame
+    by value."""
 
     rows: int | None
     offset: CatalystExpression | None = None
@@ -121,7 +123,7 @@ class _Window:
             name = self._input(self._timeless(sort.children[0], "ORDER BY"))
             found.setdefault(name, Order(name, *direction(sort)))
         if not found and any(part.kind == "RowNumber" for each in self._calls() for part in each.walk()):
-            return self._below.order  # Spark has made it of a LIMIT, whose ORDER BY is a Sort below
+            return self._below.order  # Spark has made it from a LIMIT, whose ORDER BY is a Sort below
         return tuple(found.values())
 
     def _calls(self) -> tuple[CatalystExpression, ...]:
@@ -133,7 +135,7 @@ class _Window:
         return tree
 
     def _input(self, tree: Tree) -> str:
-        """The column that holds ``tree``."""
+        """The name of the column that holds ``tree``."""
         if tree not in self._columns:
             self._columns[tree] = unique(label(tree), [*self._columns.values(), *self._wanted, *self._names])
         return self._columns[tree]
@@ -174,7 +176,7 @@ class _Window:
         return WindowCall(name, AGGREGATES[kind], type, arguments, 1, frame, False, reach)
 
     def _name(self, wanted: str) -> str:
-        """The name of a call."""
+        """Choose the name of a call's column."""
         name = unique(wanted, [*self._columns.values(), *self._names])
         self._names.append(name)
         return name
@@ -190,13 +192,13 @@ class _Window:
         return WindowCall(name, NEIGHBOURS[function.kind], own.type, tuple(arguments), far, None, nulls)
 
     def _arguments(self, function: CatalystExpression, only: Tree | None) -> list[Tree]:
-        """The arguments, NULL in rows that FILTER leaves out: all these functions pass over NULLs."""
+        """The arguments, NULL in rows that FILTER leaves out: all these functions skip NULLs."""
         given = function.children
         if function.kind == "Count":
             given = tuple(each for each in given if each.kind != "Literal" or each.parameters.get("value") is None)
         trees = [self._rows.tree(each) for each in given]
         needed = [] if only is None else [only]
-        if len(trees) > 1:  # rows in which all have a value
+        if len(trees) > 1:  # count the rows in which all arguments have a value
             needed, trees = [*needed, *map(is_known, trees)], []
         if function.kind == "CountIf":
             needed, trees = [*needed, *trees], []
@@ -204,7 +206,7 @@ class _Window:
         return trees if whole is None else [choice(whole, trees[0] if trees else number(1))]
 
     def _tries(self, function: CatalystExpression) -> bool:
-        """Does it give NULL, or go on, where a sum is too large?"""
+        """Whether the function does not raise an error where a sum is too large."""
         return function.kind in _CAN_FAIL and self._statement.catalyst.mode(function) != "ANSI"
 
     def _shown(self, function: CatalystExpression) -> str:
@@ -244,8 +246,7 @@ class _Window:
     def _reach(
         self, offset: CatalystExpression | None, order: tuple[Order, ...], frame: CatalystExpression
     ) -> Reach | None:
-        """Where a frame ends that goes by value: the row's own value, and the offset, which a descending order turns
-        around."""
+        """The end of a frame by value: the row's own value plus the offset, or minus it if the order is descending."""
         if offset is None:
             return None
         (sort,) = self._operator.expressions("orderSpec")

@@ -1,8 +1,9 @@
-"""Spark's expressions as operations, for loops.
+"""Spark's expressions written out as operations, for loops.
 
-Outside of loops an expression that Holdfast does not compute crosses as the very object that Spark made. Inside a loop
-there is no Spark: what can be said in operations there (`operators.expressions.written_functions`) is written out
-beside that object, over its holes. It is no part of the meaning: that is Spark's.
+Outside of loops, an expression that Holdfast does not compute crosses as the very object that Spark made. Inside a loop
+there is no Spark. So an expression that operations can express there (`operators.expressions.written_functions`) is
+also written out, over its holes, beside Spark's object. The written form does not count for the meaning (fingerprints):
+Spark's object does.
 """
 
 from __future__ import annotations
@@ -55,20 +56,20 @@ _FUNCTIONS = {
     "StringTrim": "trim",
 }
 _FAIL = frozenset(("Abs", "Ceil", "ElementAt", "Floor", "GetArrayItem", "IntegralDivide", "Pmod", "Remainder"))
-"""They fail, or not, as the session says."""
+"""Functions whose failure depends on the session's mode."""
 
 _TEXT = frozenset(("Length", "StringTrim"))
 _NOT_OF_BINARY = frozenset(("Concat", "Contains", "EndsWith", "StartsWith", "StringLPad", "StringRPad", "Substring"))
 
 
 class WrittenOut(Expressions):
-    """Converts what is inside one expression of Spark's: its holes are columns that `hole_name` names."""
+    """Converts the inside of one Spark expression: its holes become columns named by `hole_name`."""
 
     def __init__(self, around: Expressions, holes: Sequence[CatalystExpression]) -> None:
         super().__init__(around.statement, around.names, around.rows)
         self._places = {hole.path: place for place, hole in enumerate(holes)}
         self.lacking: CatalystExpression | None = None
-        """The first part of it that is no operation."""
+        """The first part found that no operation expresses."""
 
     def _hole(self, expression: CatalystExpression) -> Tree:
         place = self._places.get(expression.path)
@@ -125,7 +126,7 @@ class WrittenOut(Expressions):
 def written_out(
     around: Expressions, expression: CatalystExpression, holes: Sequence[CatalystExpression]
 ) -> tuple[Tree | None, str]:
-    """The expression as operations over its holes, or None and what it is that no operation says."""
+    """Return (the expression as operations over its holes, ""), or (None, the function that no operation expresses)."""
     converting = WrittenOut(around, holes)
     try:
         return converting._native(expression), ""
