@@ -1,31 +1,31 @@
-"""What users test their flows with.
+"""Tools for testing flows.
 
 Is the view right?
 
-* `Oracle` says what every view must hold, by Spark's own batch result of the same SQL;
+* `Oracle` computes what every view must hold, by Spark's own batch result of the same SQL;
 * `assert_same_rows` compares two tables as bags of rows;
-* `stopped_clock` sets the time, for views in which rows come and go as it passes;
-* `total_of_changes` adds a changelog up to the rows that it stands for.
+* `stopped_clock` sets the time, for views whose rows come and go as time passes;
+* `total_of_changes` adds up a changelog to the rows that it describes.
 
 What did a crash do to the output?
 
-* `classify` compares what was delivered before and after a crash with the output of a run without one, and says which
-  of the five types of recovery it was, with the rows that show it (`ObservedRecovery`);
-* `crash_matrix` runs a flow of yours in processes that are killed, under several strategies, and prints what was
-  predicted beside what was observed (`CrashMatrix`).
+* `classify` compares the output delivered before and after a crash with the output of a run without one, and returns
+  which of the five types of recovery it was, with the rows that show it (`ObservedRecovery`);
+* `crash_matrix` runs your flow in processes that are killed, under several strategies, and compares the predicted
+  recovery with the observed one (`CrashMatrix`).
 
 Does it survive?
 
-* `crash_at` has the driver die (`Crash`) at one of the `MARKS` of the code;
-* `Unreliable` is a log location that fails in the ways that real ones do, and `MemoryLocation` one that can lose what
-  it holds;
-* `faults` has the files below some directories fail (`Plan`, `Fault`: when and how) under everything in this process
-  that touches them;
-* `simulate` runs a flow in a simulated world, in which a seed decides what goes wrong; `shrink` cuts a failing run
-  down; `simulate_faults` does so on a disk that fails;
+* `crash_at` makes the driver die (`Crash`) at one of the failpoints in `MARKS`;
+* `Unreliable` is a log location that fails in the ways that real ones do, and `MemoryLocation` is one that can lose its
+  content;
+* `faults` makes the files below some directories fail (`Plan`, `Fault`: when and how) for all code in this process that
+  uses them;
+* `simulate` runs a flow in a simulated world, in which a seed decides what goes wrong; `shrink` reduces a failing run;
+  `simulate_faults` runs a flow on real files that fail;
 * `Cluster` is a real Spark cluster on this machine, whose executors, workers and drivers can be killed and paused, and,
-  with ``namespaces=True`` (as root), cut off from each other;
-  `Gate` holds tasks up until the test has killed whom it wanted to;
+  with ``namespaces=True`` (as root), cut off from each other; `Gate` holds tasks up until the test has killed a
+  process;
 * `holdfast.testing.zookeeper` has a ZooKeeper server on loopback, for flows that run with a lease.
 """
 
@@ -99,7 +99,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    # Looked up when first used: a simulation, or a location in a task, needs no Spark; the oracle does.
+    # Imported at first use: a simulation, or a location in a task, needs no Spark; the oracle does.
     if name not in _HOMES:
         raise AttributeError(f"module 'holdfast.testing' has no attribute {name!r}")
     return getattr(import_module(f"holdfast.testing.{_HOMES[name]}"), name)

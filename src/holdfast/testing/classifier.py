@@ -1,7 +1,7 @@
-"""The classifier of observed output: which of the five recovery types a crash turned out to be.
+"""The classifier of observed output: which of the five recovery types a crash led to.
 
-O_f is what was delivered before the crash, O′ what was delivered after it, O_e what a run without a crash delivers.
-Recovery is *precise* if O_f + O′ = O_e. The other types are told by what is wrong with that equation:
+O_f is the output delivered before the crash, O′ the output delivered after it, O_e the output of a run without a crash.
+Recovery is *precise* if O_f + O′ = O_e. The other types differ in how that equation fails:
 
     type                  before      after            what is wrong
     precise               t1 t2 t3    t4 t5 t6         nothing
@@ -10,15 +10,15 @@ Recovery is *precise* if O_f + O′ = O_e. The other types are told by what is w
     rollback-convergent   t1 t2 t3    t′2 t′3 t4 …     rows came again, other than before; without those it is O_e
     rollback-divergent    t1 t2 t3    t′2 t′3 t′4 …    without the rows that came again it is still not O_e
 
-"Came again" needs an identity: t′2 is a second t2. With ``key`` (columns, positions, or a function of a row) it is the
-key's value; of the rows of one key as many as O_e has are delivered, in the order in which they came, and the rest came
-again. Without a key a row is its own identity: rows that O_e lacks are then taken for other forms of those that are
-missing, one for one, and what is left over came again.
+"Came again" needs an identity: t′2 is a second t2. With ``key`` (columns, positions, or a function of a row) the
+identity is the key's value: of the rows with one key, the first ones, as many as O_e has, count as delivered, and the
+rest came again. Without a key a row is its own identity: a row that O_e lacks counts as another form of a missing row,
+one for one, and the remaining ones came again.
 
-Rows that are missing make a gap, whatever else differs behind it: state that begins anew gives other rows (t′5). A row
-that is other than in O_e, where none is missing and none came again, is divergent.
+Missing rows make a gap, whatever else differs after them: state that begins anew gives other rows (t′5). If no row is
+missing and none came again, but a row differs from O_e, the recovery is divergent.
 
-Rows of one epoch have no order, so the equation is one of bags; with ``ordered`` it is one of sequences, and rows that
+Rows of one epoch have no order, so the equation is one of bags. With ``ordered`` it is one of sequences, and rows that
 are all there in another order are divergent.
 """
 
@@ -45,7 +45,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class ObservedRecovery:
-    """What a crash did to an output, with the rows that show it."""
+    """The effect of a crash on an output, with the rows that show it."""
 
     recovery: RecoveryType
     missing: tuple[Any, ...] = ()
@@ -55,18 +55,18 @@ class ObservedRecovery:
     """Rows that came again, the same as before."""
 
     changed: tuple[Any, ...] = ()
-    """Rows that came again, other than before."""
+    """Rows that came again, but changed."""
 
     wrong: tuple[tuple[Any, Any], ...] = ()
-    """(expected, delivered): rows whose first delivery is other than in the run without a crash. None: there is none of
-    that identity."""
+    """(expected, delivered): rows whose first delivery differs from the run without a crash. None: no row of that
+    identity."""
 
     moved: bool = False
-    """Whether the rows are right and their order is not."""
+    """Whether the rows are right, but their order is not."""
 
     @property
     def guarantee(self) -> str:
-        """The guarantee that such a recovery keeps."""
+        """The guarantee that this type of recovery keeps."""
         return _GUARANTEES.get(self.recovery, "at-least-once")
 
     def __str__(self) -> str:
@@ -84,11 +84,11 @@ class ObservedRecovery:
 def classify(
     before: Rows, after: Rows, reference: Rows, *, key: Key | None = None, ordered: bool = False
 ) -> ObservedRecovery:
-    """Say which recovery type it was: ``before`` and ``after`` are what was delivered before and after the crash,
-    ``reference`` what a run without a crash delivers.
+    """Return the recovery type and the rows that show it. ``before`` and ``after``: the output delivered before and
+    after the crash. ``reference``: the output of a run without a crash.
 
-    ``key`` is the identity of a row: names of columns (of tables and mappings), positions (of tuples), or a function.
-    ``ordered``: the order of rows counts.
+    ``key``: the identity of a row: names of columns (of tables and mappings), positions (of tuples), or a function.
+    ``ordered``: the order of rows counts. Raises `ValueError` if the key is none of these.
     """
     identity = _identity(key)
     delivered = [*_rows(before), *_rows(after)]
@@ -114,10 +114,10 @@ def classify(
 
 @dataclass(frozen=True)
 class _Compared:
-    """The rows of a delivered output, told apart."""
+    """The rows of a delivered output, sorted into kinds."""
 
     kept: list[Any]
-    """What is left without the rows that came again, in order."""
+    """The delivered rows without those that came again, in order."""
 
     missing: list[Any]
     repeated: list[Any]
@@ -134,7 +134,7 @@ def _by_key(delivered: list[Any], expected: list[Any], identity: Callable[[Any],
     for row in delivered:
         place = identity(row)
         forms = {_form(each) for each in came[place]}
-        # A row that O_e does not know at all is wrong the first time, and came again the next.
+        # A row whose identity O_e lacks is wrong the first time, and after that came again.
         if len(came[place]) < max(1, len(wanted[place])):
             came[place].append(row)
             found.kept.append(row)
@@ -166,7 +166,7 @@ def _by_rows(delivered: list[Any], expected: list[Any]) -> _Compared:
         seen.add(form)
     lacking = _difference([row for row in delivered], expected)[0]
     paired = min(len(lacking), len(strange))
-    # The last ones: rows that came again come before the first new one.
+    # Pair the last ones: rows that came again are delivered before the first new row.
     found.changed.extend(strange[: len(strange) - paired])
     found.wrong.extend(zip(lacking[len(lacking) - paired :], strange[len(strange) - paired :], strict=True))
     found.missing.extend(lacking[: len(lacking) - paired])
@@ -213,7 +213,7 @@ def _identity(key: Key | None) -> Callable[[Any], Hashable]:
 
 
 def _form(value: Any) -> Hashable:
-    """A value to compare by: equal rows have equal forms, NaN is equal to NaN, and lists can be hashed."""
+    """A hashable form of a value: equal rows have equal forms, and NaN equals NaN."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A clock that a test sets: for views in which rows come and go as time passes.
+"""A clock that a test sets, for views whose rows come and go as time passes.
 
 ::
 
@@ -18,24 +18,24 @@ from holdfast.spark.runner import SparkRunner
 
 
 class Clock:
-    """What flows in this process take for the time."""
+    """The time of all flows in this process."""
 
     def __init__(self, now: datetime.datetime) -> None:
         self.now = now
         self._jumped = datetime.timedelta()
 
     def advance(self, **much: float) -> None:
-        """Let time pass: ``hours=1``, ``minutes=5``, as `datetime.timedelta` has them."""
+        """Let time pass: ``hours=1``, ``minutes=5``, as for `datetime.timedelta`."""
         self.now += datetime.timedelta(**much)
 
     def jump(self, **much: float) -> None:
-        """Set the clock to another time, while none passes."""
+        """Set the clock to another time, without time passing."""
         self.now += datetime.timedelta(**much)
         self._jumped += datetime.timedelta(**much)
 
     @property
     def uptime(self) -> int:
-        """The microseconds that a clock has counted which nobody sets."""
+        """Microseconds of a clock that nobody sets: `jump` does not change it."""
         return self.micros - self._jumped // datetime.timedelta(microseconds=1)
 
     @property
@@ -46,7 +46,8 @@ class Clock:
 
 @contextmanager
 def stopped_clock(now: str | datetime.datetime) -> Iterator[Clock]:
-    """Until its end, the time of all flows is ``now`` (UTC, if it says nothing else), and passes only by `advance`."""
+    """Within the block, the time of all flows is ``now`` (UTC, if it has no time zone), and passes only by
+    `Clock.advance`."""
     moment = datetime.datetime.fromisoformat(now) if isinstance(now, str) else now
     clock = Clock(moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC))
     real, uptime = SparkRunner.clock, SparkRunner.uptime

@@ -5,19 +5,19 @@
         …
         cluster.kill_executor(0)
 
-It needs nothing but the installed PySpark and a Java. Each worker has an address of its own (127.0.0.11, …12, …), so
-that Spark takes it for a host, and a directory of its own (``HOLDFAST_LOCAL`` in the environment of its executors and
-their Python workers), which dies with it. No process is left behind, not even if the one that made the cluster is
-killed: a janitor (`janitor.py`) waits for its end.
+It needs only the installed PySpark and Java. Each worker has an address of its own (127.0.0.11, …12, …), so that Spark
+takes it for a host, and a directory of its own (``HOLDFAST_LOCAL`` in the environment of its executors and their Python
+workers), which is deleted when the worker is killed. No process is left behind, even if the process that made the
+cluster is killed: a janitor (`janitor.py`) waits for its end.
 
-With ``namespaces=True`` the master, each worker and each driver is a node of a network of its own (`network.py`; it
-takes root), whose links can be cut and healed: ``cluster.cut("driver-0", "worker-1")``. Drivers are processes of their
-own then, and ``cluster.node(name)`` makes further nodes, for a ZooKeeper for instance.
+With ``namespaces=True`` the master, each worker and each driver is a node of a private network (`network.py`; needs
+root), whose links can be cut and healed: ``cluster.cut("driver-0", "worker-1")``. Drivers must then be processes of
+their own, and ``cluster.node(name)`` makes further nodes, for ZooKeeper for example.
 
-A driver can be a process of its own, to be killed as well: `Cluster.driver`. What it runs gets a `Handle`, by which it
-can kill others in turn.
+A driver can be a process of its own, which can be killed, too: `Cluster.driver`. Its function gets a `Handle`, with
+which it can kill other processes of the cluster.
 
-The file is long because a cluster is one thing to its users: start, kill, pause, cut, add, and clean up.
+The file is long because the user of a cluster needs all of it in one place: start, kill, pause, cut, add, and clean up.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LOCAL = "HOLDFAST_LOCAL"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Many JVMs on few cores, for seconds: compile little, collect with one thread."""
+"""Options for many JVMs on few cores that live for seconds: compile little, collect with one thread."""
 
 _PATIENCE = 60.0
 _NETWORK = "network"
@@ -62,7 +62,7 @@ class Executor:
     """An executor process of a cluster."""
 
     id: str
-    """Spark's own."""
+    """Spark's id of the executor."""
 
     worker: int
     host: str
@@ -71,7 +71,7 @@ class Executor:
 
 @dataclass(eq=False)
 class Handle:
-    """A running cluster, seen from any process of this machine."""
+    """A running cluster, as any process of this machine can use it."""
 
     mark: str
     master: str
@@ -81,7 +81,8 @@ class Handle:
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     def conf(self, **settings: object) -> dict[str, str]:
-        """The settings of a session on this cluster, with Holdfast's own. ``settings``: yours, ``__`` for dots."""
+        """Return the settings of a session on this cluster, Holdfast's included. ``settings``: yours, with ``__`` for
+        dots."""
         from holdfast.spark.session import CLUSTER_SETTINGS, SETTINGS
 
         own = {key.replace("__", "."): str(value) for key, value in settings.items()}
@@ -90,7 +91,7 @@ class Handle:
         return {**SETTINGS, **CLUSTER_SETTINGS, **self.settings, "spark.master": self.master, **here, **own}
 
     def session(self, **settings: object) -> SparkSession:
-        """A session on this cluster, in this process; `wait_for_executors` says when it has all of them."""
+        """Return a session on this cluster, in this process. `wait_for_executors` waits until it has all executors."""
         from pyspark.sql import SparkSession
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -103,7 +104,7 @@ class Handle:
         return builder.getOrCreate()
 
     def wait_for_executors(self, count: int, seconds: float = _PATIENCE) -> list[Executor]:
-        """Wait until so many executor processes are there."""
+        """Wait until ``count`` executor processes run. Return them. Raises `TimeoutError` after ``seconds``."""
         deadline = time.monotonic() + seconds
         while len(found := self.members()) < count:
             if time.monotonic() > deadline:
@@ -114,11 +115,11 @@ class Handle:
     # -- who is there -------------------------------------------------------------------------------------------------
 
     def processes(self) -> list[Process]:
-        """All processes of the cluster."""
+        """Return all processes of the cluster."""
         return marked(MARK, self.mark)
 
     def members(self) -> list[Executor]:
-        """The executors that are alive, in the order in which they were started."""
+        """Return the live executors, in the order in which they were started."""
         found = []
         for process in self.processes():
             if _EXECUTOR in process.command and "--executor-id" in process.command:
@@ -128,14 +129,14 @@ class Handle:
         return sorted(found, key=lambda one: int(one.id))
 
     def local(self, worker: int) -> Path:
-        """The directory of a worker's own: what is there is gone when the worker is."""
+        """Return the worker's own directory, which `kill_worker` deletes with the worker."""
         return self.directory / f"worker-{worker}" / "local"
 
     # -- what goes wrong ----------------------------------------------------------------------------------------------
 
     def kill_executor(self, which: int | str, *, with_directory: bool = False) -> Executor:
-        """SIGKILL an executor and its Python workers: the one at that place of `members`, or of that id.
-        ``with_directory``: delete its worker's directory, too, so that whoever replaces it finds nothing."""
+        """SIGKILL an executor and its Python workers. ``which``: its position in `members`, or its id.
+        ``with_directory``: also delete its worker's directory, so that the next executor there finds no layers."""
         executor = self._executor(which)
         pids = below(executor.pid, self.processes())
         self._kill(lambda process: process.pid in pids)
@@ -144,21 +145,21 @@ class Handle:
         return executor
 
     def kill_worker(self, which: int) -> None:
-        """SIGKILL a worker and all that it started, at once, and delete its directory."""
+        """SIGKILL a worker and all processes that it started, at once, and delete its directory."""
         self._kill(lambda process: process.environment.get(WORKER) == str(which))
         shutil.rmtree(self.local(which), ignore_errors=True)
 
     def decommission_worker(self, which: int) -> None:
-        """Have Spark decommission a worker and its executors, as a host that is announced to go. Sessions need
-        ``spark.decommission.enabled=true`` for their executors to end; the worker's directory stays."""
+        """Make Spark decommission a worker and its executors, like a host whose shutdown is announced. Sessions need
+        ``spark.decommission.enabled=true`` for their executors to end. The worker's directory stays."""
         mine = [process for process in self.processes() if process.environment.get(WORKER) == str(which)]
         send([process.pid for process in mine if _WORKER in process.command], signal.SIGPWR)
 
     def _kill(self, whom: Callable[[Process], bool]) -> None:
-        """SIGKILL, and wait until they are gone."""
+        """SIGKILL the chosen processes, and wait until they are gone."""
         deadline = time.monotonic() + _PATIENCE
         while (pids := [process.pid for process in self.processes() if whom(process)]) and time.monotonic() < deadline:
-            # Stopped first, so that nobody of them has time to notice the end of another.
+            # Stop all of them first, so that none has time to notice the end of another.
             send(pids, signal.SIGSTOP)
             kill(pids)
             time.sleep(0.01)
@@ -169,21 +170,22 @@ class Handle:
         return Network(self.directory / _NETWORK)
 
     def cut(self, one: str, other: str, *, both: bool = True) -> None:
-        """Lose, silently, what a node (``"master"``, ``"worker-0"``, ``"driver-0"``) sends to another, and back."""
+        """Cut a link: silently drop everything that node ``one`` (``"master"``, ``"worker-0"``, ``"driver-0"``) sends
+        to ``other``; with ``both``, also in the other direction."""
         self.network.cut(one, other, both)
 
     def heal(self) -> None:
-        """Make all links whole."""
+        """Restore all links."""
         self.network.heal()
 
     def pause(self, which: int | str) -> Executor:
-        """SIGSTOP an executor and its Python workers: it is there, and silent."""
+        """SIGSTOP an executor and its Python workers: it stays alive, and silent. Return it, for `resume`."""
         executor = self._executor(which)
         send(below(executor.pid, self.processes()), signal.SIGSTOP)
         return executor
 
     def resume(self, executor: Executor) -> None:
-        """SIGCONT what `pause` stopped."""
+        """SIGCONT an executor that `pause` stopped."""
         send(below(executor.pid, self.processes()), signal.SIGCONT)
 
     def _executor(self, which: int | str) -> Executor:
@@ -209,11 +211,12 @@ class Driver:
 
     @property
     def output(self) -> str:
-        """What it has printed."""
+        """The text that the driver has printed."""
         return (self._home / "output").read_text(errors="replace")
 
     def result(self, seconds: float = 120.0) -> Any:
-        """What its function returned; raises what it raised. `TimeoutError` if it is still at work then."""
+        """Return the driver function's result, or raise its error. Raises `TimeoutError` if it still runs after
+        ``seconds``."""
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -228,7 +231,7 @@ class Driver:
 
 
 class Cluster(Handle):
-    """See the module. ``cores`` and ``memory`` (in MB, of each executor) are per worker and per executor."""
+    """A cluster; see the module. ``cores``: per worker. ``memory``: per executor, in MB."""
 
     def __init__(
         self,
@@ -241,7 +244,7 @@ class Cluster(Handle):
         environment: Mapping[str, str] | None = None,
         namespaces: bool = False,
     ) -> None:
-        """``settings``: of all sessions; ``environment``: of all processes; ``namespaces``: see the module."""
+        """``settings``: for all sessions. ``environment``: for all processes. ``namespaces``: see the module."""
         if sys.platform != "linux":
             raise OSError("holdfast.testing.cluster runs on Linux only: it finds processes through /proc")
         mark, directory = secrets.token_hex(8), Path(tempfile.mkdtemp(prefix="holdfast-cluster-"))
@@ -288,11 +291,11 @@ class Cluster(Handle):
             raise
 
     def __reduce__(self) -> Any:
-        # Another process gets the handle; this one keeps the processes.
+        # Another process gets only the handle; this process keeps the child processes.
         return Handle, (self.mark, self.master, self.directory, dict(self.settings))
 
     def add_worker(self) -> int:
-        """Start one more worker; its number. It offers itself to running applications at once."""
+        """Start one more worker, which offers itself to running applications at once. Return its number."""
         number = self._workers
         self._workers += 1
         home = self.directory / f"worker-{number}"
@@ -309,7 +312,8 @@ class Cluster(Handle):
         return number
 
     def driver(self, function: Callable[..., Any], *arguments: object, name: str | None = None) -> Driver:
-        """Call ``function(handle, *arguments)`` in a process of its own, which can be killed. It is sent by value."""
+        """Call ``function(handle, *arguments)`` in a process of its own, which can be killed. The function is sent by
+        value."""
         from pyspark import cloudpickle
 
         name = name or f"driver-{self._drivers}"
@@ -348,9 +352,9 @@ class Cluster(Handle):
         return [process.pid for process in self.processes() if process.environment.get(DRIVER) == driver.name]
 
     def close(self) -> None:
-        """End all processes, and delete all files. Raises if a process is left."""
+        """End all processes, and delete all files. Raises `RuntimeError` if a process is left."""
         deadline = time.monotonic() + _PATIENCE
-        # Twice in a row nobody: one may have been started by another in the moment before that was killed.
+        # None must be found twice in a row: a process may start another just before it is killed.
         quiet = 0
         while quiet < 2 and time.monotonic() < deadline:
             kill([process.pid for process in self.processes()])
@@ -374,7 +378,7 @@ class Cluster(Handle):
         self.close()
 
     def _marked(self) -> dict[str, str]:
-        """The environment of all processes. They find the modules that this one finds."""
+        """The environment of all processes. They can import the modules that this process can."""
         paths = os.pathsep.join(path for path in sys.path if path)
         return {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0", **self._environment, MARK: self.mark}
 
@@ -389,7 +393,7 @@ class Cluster(Handle):
             f"org.apache.spark.deploy.{what}", *arguments,
         ]  # fmt: skip
         environment = {**self._marked(), "SPARK_HOME": str(home), "SPARK_LOCAL_IP": self._address(name), **own}
-        # Spark's scripts would find this out; without them it looks for a source tree.
+        # Spark's scripts would set this; without it, Spark looks for a source tree.
         environment["SPARK_SCALA_VERSION"] = "2.13"
         with (self.directory / f"{name}.log").open("wb") as output:
             self._processes.append(self._spawner.start(self._on(name, command), environment, output, self.directory))
@@ -397,11 +401,11 @@ class Cluster(Handle):
     # -- nodes of a network -------------------------------------------------------------------------------------------
 
     def node(self, name: str) -> Node:
-        """A further node of a cluster with namespaces: ``node.inside(command)`` is run there."""
+        """Add a node to a cluster with namespaces. ``node.inside(command)`` is the command to run there."""
         return add_node(self.network, name, self._started)
 
     def _place(self, name: str, otherwise: str) -> str:
-        """The address of a new node; ``otherwise``, if nodes have no namespaces."""
+        """Return the address of a new node; ``otherwise``, if the cluster has no namespaces."""
         return self.node(name).address if self._namespaces else otherwise
 
     def _address(self, name: str) -> str:
@@ -424,7 +428,8 @@ _OPENED = tuple(
 
 
 def _janitor(mark: str, directory: Path) -> subprocess.Popen[bytes]:
-    """Cleans up when this process ends. Not marked: it must outlive all others."""
+    """Start the process that cleans up when this one ends. It has no mark, because it must outlive all marked
+    processes."""
     return subprocess.Popen(
         [sys.executable, "-S", "-E", str(Path(__file__).with_name("janitor.py")), MARK, mark, str(directory)],
         stdin=subprocess.PIPE,

@@ -1,5 +1,5 @@
-"""The process of a run of the crash matrix: declares the flow that it was sent, and runs it to its end, or until the
-point at which it is killed (``HOLDFAST_CRASH_AT``)."""
+"""The process of a run of the crash matrix: declares the flow that it was sent, and runs it to its end, or until it is
+killed at the point in ``HOLDFAST_CRASH_AT``."""
 
 from __future__ import annotations
 

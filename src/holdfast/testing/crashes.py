@@ -1,12 +1,12 @@
-"""Crashes on purpose: a driver dies at a failpoint of the code (`foundation/failpoints.py`), when a test chooses.
+"""Crashes on purpose: a driver dies at a failpoint of the code (`foundation/failpoints.py`) that a test chooses.
 
-`crash_at` kills nothing: it raises `Crash` where the mark is reached, in whichever thread of this process that is.
-Nobody catches it, since it is no `Exception`, so the rest of the work there does not happen, as in a process that dies;
-but ``finally`` blocks and ``with`` statements still run, and other threads go on. A process of its own, started with
+`crash_at` kills no process: it raises `Crash` where the mark is reached, in whichever thread of this process. Holdfast
+does not catch it, since it is no `Exception`, so the rest of the work there does not happen, as in a process that dies;
+but ``finally`` blocks and ``with`` statements still run, and other threads continue. A process of its own, started with
 ``HOLDFAST_CRASH_AT=mark``, really dies.
 
-Tasks run in other processes, which do not see the context manager: a mark that is reached in a task (``merge``,
-``loop.round``) is for the environment variable, and kills the task's process, not the driver.
+Tasks run in other processes, in which the context manager has no effect. A mark in a task (``merge``, ``loop.round``)
+works with the environment variable only, and kills the task's process, not the driver.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ MARKS = (
     "merge",
     "loop.round",
 )
-"""All marks, in the order in which a flow's life comes to them; those that tasks come to are the last."""
+"""All marks, in the order in which a flow reaches them; the marks in tasks are last."""
 
 
 class Crash(BaseException):
-    """The process dies here. Nothing may catch it, but the test that asked for it."""
+    """The process dies here. Only the test that asked for it may catch it."""
 
 
 def abandon(flow: Flow) -> None:
-    """Let a flow go as a process does that dies: nothing is finished, nothing is told to sinks, and the log is free for
-    another. The handle is closed."""
+    """Drop a flow as a dying process does: nothing is finished, sinks are told nothing, and the log is free for another
+    driver. The flow object is closed."""
     engine = flow._engine
     if engine is not None:
         engine._maintenance.close()
@@ -79,7 +79,8 @@ def abandon(flow: Flow) -> None:
 def crash_at(mark: str, times: int = 1) -> Iterator[None]:
     """Raise `Crash` the ``times``-th time that this process reaches ``mark`` within the ``with`` block, and only then.
 
-    What the block raised goes on to the caller: wrap it in ``pytest.raises(Crash)``.
+    An error of the block reaches the caller: wrap it in ``pytest.raises(Crash)``. Raises `ValueError` for an unknown
+    mark.
     """
     if mark not in MARKS:
         raise ValueError(f"mark {mark!r} not found; expected one of {', '.join(MARKS)}")

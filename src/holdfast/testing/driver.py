@@ -1,4 +1,4 @@
-"""The process of a `Driver` of a test cluster: calls the function it was sent, and leaves the result in a file."""
+"""The process of a `Driver` of a test cluster: calls the function that it was sent, and writes the result to a file."""
 
 from __future__ import annotations
 

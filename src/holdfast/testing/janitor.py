@@ -1,8 +1,8 @@
-"""A process that outlives the one that started it, by as long as it takes to clean up after it.
+"""A process that cleans up after the process that started it has ended.
 
-``python janitor.py NAME VALUE DIRECTORY``: waits until its standard input ends, which it does when the process that
-started it ends, however that happens; then kills every process that has ``NAME=VALUE`` in its environment, paused ones
-too, and deletes the directory. It is run as a file, without the package, so that it starts at once and holds little.
+``python janitor.py NAME VALUE DIRECTORY``: waits until its standard input ends, which happens when the process that
+started it ends, however it ends. Then it kills every process with ``NAME=VALUE`` in its environment, also paused ones,
+and deletes the directory. It runs as a file, without the package, so that it starts at once and needs little memory.
 """
 
 import os
@@ -12,7 +12,8 @@ import sys
 import time
 
 _QUIET = 5
-"""So many looks in a row must find nobody: one that is being started has no environment to be seen for a moment."""
+"""Searches in a row that must find no process: a process that is just being started has no visible environment for a
+moment."""
 
 
 def _marked(wanted: bytes) -> list[int]:
@@ -28,7 +29,7 @@ def _marked(wanted: bytes) -> list[int]:
                 if stat.read().rpartition(")")[2].split()[0] != "Z":
                     found.append(int(name))
         except OSError:
-            continue  # it ended, or it is somebody else's
+            continue  # it ended, or belongs to another user
     return found
 
 

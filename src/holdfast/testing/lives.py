@@ -1,7 +1,7 @@
-"""The lives of a flow that is killed on purpose: how the crash matrix runs one to its end, or until it dies.
+"""The lives of a flow that is killed on purpose: how the crash matrix runs it to its end, or until it dies.
 
-A life is a process of its own, which is really killed (`Processes`); one that is forked from a process that has loaded
-everything, for flows that need no Spark (`Forked`); or it is in this process, and death is an exception (`Here`).
+A life is a separate process that is really killed (`Processes`); a process forked from one that has loaded everything,
+for flows that need no Spark (`Forked`); or it runs in this process, and dies by an exception (`Here`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.testing.processes import die_with_parent
 
 
 class Runnable(Protocol):
-    """What an app declares: a `Flow`, or what can be run like one."""
+    """The result of an app: a `Flow`, or an object that can be run like one."""
 
     def open(self) -> object: ...
 
@@ -38,29 +38,30 @@ class Runnable(Protocol):
 
 App: TypeAlias = Callable[[Path, Strategy], Any]
 """Declares a flow in a directory, under a strategy. It makes its own input there, always the same, and keeps its
-working files in ``local``. It is called in another process: a function of a module, not of a test's body."""
+working files in ``local``. It is called in another process, so it must be a function of a module, not one defined
+inside a test."""
 
 
 @dataclass(frozen=True)
 class About:
-    """What a flow says of itself, for predictions."""
+    """Properties of a flow, from which its recovery is predicted."""
 
     classes: tuple[Classified, ...]
     sink: SinkKind
 
 
 class Lives(Protocol):
-    """How a flow is run, and killed."""
+    """Runs a flow, and kills it."""
 
     def whole(self, directory: Path, strategy: Strategy) -> About | None:
-        """Run it to its end; what it says of itself."""
+        """Run the flow to its end. Return its properties."""
 
     def killed(self, directory: Path, strategy: Strategy, point: str) -> bool:
-        """Run it until it is killed at the point; False if it came to its end."""
+        """Run the flow until it is killed at the point. Return False if it ended before."""
 
 
 class Here:
-    """In this process: death is an exception that nobody catches."""
+    """Runs a flow in this process. It dies by an exception that nothing in the flow catches."""
 
     def __init__(self, app: App, view: str | None) -> None:
         self._app, self._view = app, view
@@ -81,7 +82,7 @@ class Here:
 
 
 class Processes:
-    """In processes of their own, with the session and the children of one that is killed."""
+    """Runs a flow in processes of their own. A killed one takes its session and its children with it."""
 
     def __init__(self, app: App, view: str | None, timeout: float) -> None:
         self._app, self._view, self._timeout = app, view, timeout
@@ -134,7 +135,7 @@ class Processes:
 
 
 class Forked(Processes):
-    """In processes that are forked from one which has loaded all modules and has no threads."""
+    """Runs a flow in processes forked from one that has loaded all modules and has no threads."""
 
     def _start(self, directory: Path, strategy: Strategy, point: str | None) -> tuple[int, str]:
         context = multiprocessing.get_context("forkserver")
@@ -142,7 +143,8 @@ class Forked(Processes):
         moment = _moment(point)
         mark = point if moment is None else None
         process = context.Process(target=_life, args=(self._app, directory, strategy, self._view, mark), daemon=True)
-        # The server finds modules by the environment alone, and one that it does not find each process would load.
+        # The fork server finds modules only through PYTHONPATH; each process would have to load a module not found
+        # there.
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         try:
@@ -161,7 +163,7 @@ class Forked(Processes):
 
 
 def _moment(point: str | None) -> float | None:
-    """How many seconds after its start a process is killed; None: at a mark, or not at all."""
+    """Seconds after its start at which a process is killed; None: it is killed at a mark, or not at all."""
     return float(point.removeprefix("after:")) if point is not None and point.startswith("after:") else None
 
 
@@ -171,7 +173,7 @@ def _module_of(app: App) -> list[str]:
 
 
 def _life(app: App, directory: Path, strategy: Strategy, view: str | None, point: str | None) -> None:
-    """What a forked process does."""
+    """The main function of a forked process."""
     with open(directory / "said.log", "ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
@@ -181,7 +183,7 @@ def _life(app: App, directory: Path, strategy: Strategy, view: str | None, point
 
 
 def run_to_the_end(flow: Any, view: str | None) -> About | None:
-    """Run a flow until nothing waits; what it says of itself."""
+    """Run a flow until no input waits. Return its properties."""
     flow.open()
     about = _about(flow, view)
     flow.run(until="idle")
@@ -190,7 +192,7 @@ def run_to_the_end(flow: Any, view: str | None) -> About | None:
 
 
 def _about(flow: Any, view: str | None) -> About | None:
-    """What a flow is made of: it says so itself (``about``), or is a `Flow`."""
+    """Return a flow's properties: from its own method ``about``, or from a `Flow`."""
     if hasattr(flow, "about"):
         found: About = flow.about()
         return found

@@ -1,12 +1,13 @@
-"""The crash matrix: a flow is killed at named points under chosen strategies, and what came of it is compared with what
-was predicted.
+"""The crash matrix: a flow is killed at named points under chosen strategies, and the observed recovery is compared
+with the predicted one.
 
-For each strategy and point one *run*: a process declares the flow and runs it, and is killed (SIGKILL) when it comes to
-the point, or at a moment that is drawn; a second process runs it to its end. What was delivered before and after,
-beside a run that was never killed, is classified (`testing/classifier.py`). A prediction is about the worst that can
-happen, so a cell agrees if the worst that was observed over all points is what was predicted.
+For each strategy and point there is one *run*: a process declares the flow and runs it, and is killed (SIGKILL) when it
+reaches the point, or at a random moment; a second process runs the flow to its end. The output delivered before and
+after the kill is compared with the output of a run that was never killed, and classified (`testing/classifier.py`). A
+prediction is about the worst that can happen, so a cell agrees if the worst observation over all points is the
+prediction.
 
-Flows that need no Spark can die faster: in processes that are forked from one that has loaded everything
+Flows that need no Spark can die faster: in processes forked from one that has loaded everything
 (``processes="forked"``), or in this process, by `Crash` instead of a signal (``processes=False``): `testing/lives.py`.
 """
 
@@ -28,10 +29,10 @@ from holdfast.testing.classifier import Key, ObservedRecovery, classify
 from holdfast.testing.lives import About, App, Forked, Here, Lives, Processes
 
 POINTS = ("epoch.ran", "epoch.complete", "sink.before_commit", "sink.after_commit")
-"""Where a driver dies that has begun to deliver: the marks around an epoch and its commit."""
+"""The default points of a kill: the failpoints around an epoch and its commit."""
 
 CRASHED = "crashed"
-"""A file of this name is in the directory of a flow that was killed, for the flow to know."""
+"""Name of a file in the flow's directory that exists once the flow was killed, so that the flow can tell."""
 
 _SEVERITY = (
     RecoveryType.PRECISE,
@@ -43,29 +44,29 @@ _SEVERITY = (
 
 
 Output: TypeAlias = Callable[[Path], Sequence[Any]]
-"""The rows that the flow in a directory has delivered, in their order. More are only ever added behind them."""
+"""Reads the rows that the flow in a directory has delivered, in order. Later rows must only be appended."""
 
 
 @dataclass(frozen=True)
 class CrashRun:
-    """One flow that was killed once."""
+    """A run of a flow that was killed once."""
 
     point: str
-    """The mark, and the how-manieth time it was reached: ``"epoch.ran:3"``; or a moment: ``"after:0.25"`` seconds."""
+    """The mark, and which time it was reached: ``"epoch.ran:3"``; or a moment: ``"after:0.25"`` seconds."""
 
     reached: bool
-    """False: it ended without coming to the point."""
+    """False: the flow ended without reaching the point."""
 
     observed: ObservedRecovery | None = None
     failed: str = ""
-    """Why the second life did not come to its end."""
+    """Why the second process did not run the flow to its end; empty if it did."""
 
     seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A strategy: what was predicted, and what was seen at each point."""
+    """A strategy, its prediction, and the run of each point."""
 
     strategy: Strategy
     predicted: Prediction
@@ -73,7 +74,7 @@ class Cell:
 
     @property
     def observed(self) -> RecoveryType | None:
-        """The worst that was seen; None if no run came to its end."""
+        """The worst recovery observed; None if no run came to its end."""
         seen = [run.observed.recovery for run in self.runs if run.observed is not None]
         return max(seen, key=_SEVERITY.index, default=None)
 
@@ -87,7 +88,7 @@ class Cell:
 
     @property
     def evidence(self) -> str:
-        """The run that shows what was observed, or why there is none."""
+        """The run that shows the observed recovery, or the reason why there is none."""
         failed = [f"{run.point}: {run.failed}" for run in self.runs if run.failed]
         shown = [f"{run.point}: {run.observed}" for run in self.runs if run.observed is not None
                  and run.observed.recovery is self.observed]  # fmt: skip
@@ -139,15 +140,16 @@ def crash_matrix(
     directory: Path | None = None,
     timeout: float = 300.0,
 ) -> CrashMatrix:
-    """Run a flow through crashes under each strategy, and compare what came of it with what was predicted. Print the
-    result; `CrashMatrix.agrees` says whether all did.
+    """Run a flow through crashes under each strategy, and compare the observed recovery with the predicted one. Print
+    the result; `CrashMatrix.agrees` says whether all cells agree.
 
-    ``app`` declares the flow, ``output`` reads what it has delivered. ``points``: marks (`MARKS`) at which the driver
-    is killed, each the n-th time that it is reached, for all n of ``times``. ``at_random``: so many more kills under
-    each strategy, at moments between the start of a run and its end. ``failure="host"`` loses the directory ``local``,
-    too. ``key``: the identity of a row, as for `classify`. ``view``: the one whose sink is looked at, by default that
-    of the only sink. ``about`` says what to predict from, where the flow cannot. Runs are made below ``directory``, by
-    default a temporary one."""
+    ``app``: declares the flow. ``output``: reads its delivered rows. ``points``: marks (`MARKS`) at which the driver is
+    killed, each the n-th time that it is reached, for all n in ``times``. ``at_random``: this many further kills under
+    each strategy, at moments between the start of a run and its end. ``failure="host"``: the directory ``local`` is
+    lost, too. ``key``: the identity of a row, as for `classify`. ``view``: the view whose sink is examined; by default
+    that of the only sink. ``about``: the properties to predict from, if the flow cannot tell them. ``directory``: where
+    runs are made; by default a temporary directory.
+    """
     chosen = [parse_strategy("crash_matrix", each) for each in strategies]
     if at_random and not processes:
         raise ValueError("crash_matrix: at_random kills processes; leave processes=False out")

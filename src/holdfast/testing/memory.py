@@ -1,6 +1,6 @@
-"""A location in memory, for simulations: as fast as a dictionary, and it can lose what it holds.
+"""A location in memory, for simulations: as fast as a dictionary, and it can lose its content.
 
-It belongs to one process. Pickling it would make a copy that goes its own way, so it is refused.
+It belongs to one process. It cannot be pickled, because a copy would diverge from the original.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from holdfast.log.location import Entries, Entry, Location, Names, is_inside, re
 
 
 class MemoryLocation(Location):
-    """Blobs by directory and name. ``name`` tells it from others in messages."""
+    """A location whose blobs are in memory. ``name``: identifies it in messages."""
 
     def __init__(self, name: str = "copy") -> None:
         self._name = name
@@ -65,10 +65,10 @@ class MemoryLocation(Location):
             self.remove(path)
 
     def check(self) -> None:
-        """It can always be used."""
+        """Do nothing: the location is always usable."""
 
     def snapshot(self) -> dict[str, bytes]:
-        """All blobs, by path."""
+        """Return all blobs, by path."""
         with self._lock:
             return {
                 f"{directory}/{name}".removeprefix("/"): data
@@ -77,13 +77,13 @@ class MemoryLocation(Location):
             }
 
     def restore(self, snapshot: Mapping[str, bytes]) -> None:
-        """Hold what a snapshot holds, and nothing else."""
+        """Replace all blobs by those of a snapshot."""
         self.lose()
         for path, data in snapshot.items():
             self.write(path, data)
 
     def lose(self, path: str | None = None) -> None:
-        """Lose one blob, or everything, as a disk that dies does."""
+        """Lose one blob, or everything, like a disk that dies."""
         if path is not None:
             self.remove(path)
             return

@@ -5,15 +5,15 @@
     cluster.cut("worker-0", "worker-2", both=False)     one way: from the first to the second
     cluster.heal()
 
-Representation: a namespace is held by a process that sleeps (``unshare --net``); a file in the network's directory has
-its pid and address. Nothing has a name in the system: when the sleepers are killed, with all other processes of the
-cluster, the namespaces and their links are gone. One node, the hub, has a bridge, to which all others are
-connected; no node is connected to the host, and all addresses are inside of this network (10.77.0.0/24).
+Representation: a sleeping process (``unshare --net``) holds each namespace; a file in the network's directory has its
+pid and address. Nothing has a name in the system: when the sleepers are killed, with all other processes of the
+cluster, the namespaces and their links are gone. One node, the hub, has a bridge, to which all other nodes are
+connected. No node is connected to the host, and all addresses are inside this network (10.77.0.0/24).
 
 Without a cluster: ``with network("one", "two") as net: subprocess.Popen(net.node("one").inside([…]))``.
 
-A link is cut by telling the sender a wrong hardware address of the receiver: frames are sent and nobody takes them, as
-behind a broken switch. Nobody is told of it: connections stay open, and hear nothing.
+To cut a link, the sender is given a wrong hardware address of the receiver: its frames reach no one, as behind a broken
+switch. Neither side is notified: connections stay open, and nothing arrives.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pathlib import Path
 from holdfast.testing.processes import Spawner
 
 ADDRESS = "HOLDFAST_CLUSTER_ADDRESS"
-"""In the environment of a process that runs on a node: the node's address."""
+"""Environment variable of a process on a node: the node's address."""
 
 _HUB = "hub"
 _BRIDGE = "switch"
@@ -44,22 +44,22 @@ Start = Callable[[Sequence[str], Mapping[str, str]], "subprocess.Popen[bytes]"]
 
 @dataclass(frozen=True)
 class Node:
-    """A namespace, and the address that it has in the network."""
+    """A namespace, and its address in the network."""
 
     name: str
     pid: int
     address: str
 
     def inside(self, command: Sequence[str]) -> list[str]:
-        """The command that runs ``command`` on this node."""
+        """Return the command line that runs ``command`` on this node."""
         return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--", *command]
 
     def call(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command on this node to its end."""
+        """Run a command on this node, and wait for its end."""
         return subprocess.run(self.inside(command), capture_output=True, text=True, timeout=_PATIENCE)
 
     def asked(self, port: int, question: bytes = b"") -> bytes | None:
-        """What answers on a port of this node, to a question asked there; None if nothing does."""
+        """Send ``question`` to a port of this node, from this node. Return the answer; None if nothing listens."""
         code = (
             "import socket, sys; s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 1); "
             "q = bytes.fromhex(sys.argv[3]); s.sendall(q); sys.stdout.buffer.write(s.recv(4096) if q else b'')"
@@ -73,7 +73,7 @@ class Node:
 
 
 class Network:
-    """The nodes, seen from any process of this machine."""
+    """The nodes of a network, as any process of this machine can use them."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -89,7 +89,7 @@ class Network:
         return sorted(path.name for path in self._directory.iterdir() if path.name not in (_HUB, "cuts"))
 
     def cut(self, one: str, other: str, both: bool = True) -> None:
-        """Lose what ``one`` sends to ``other``, and if ``both``, what that sends back."""
+        """Drop everything that ``one`` sends to ``other``, and if ``both``, also in the other direction."""
         self._tell(one, other, "replace", "lladdr", _NOWHERE, "nud", "permanent")
         if both:
             self._tell(other, one, "replace", "lladdr", _NOWHERE, "nud", "permanent")
@@ -101,7 +101,7 @@ class Network:
                 self.cut(name, other)
 
     def heal(self) -> None:
-        """Make all links whole."""
+        """Restore all links."""
         cuts = self._directory / "cuts"
         for pair in sorted(set(cuts.read_text().splitlines())) if cuts.exists() else ():
             sender, receiver = pair.split()
@@ -119,7 +119,8 @@ class Network:
 
 @contextmanager
 def network(*names: str) -> Iterator[Network]:
-    """A network of these nodes, without a cluster. It is gone at the end; what runs on its nodes is the caller's."""
+    """Make a network of these nodes, without a cluster. It is removed at the end; the caller ends the processes on its
+    nodes."""
     spawner, holders = Spawner(), list[subprocess.Popen[bytes]]()
     home = Path(tempfile.mkdtemp(prefix="holdfast-network-"))
 
@@ -142,7 +143,7 @@ def network(*names: str) -> Iterator[Network]:
 
 
 def make_network(directory: Path, start: Start) -> Network:
-    """A network without nodes but the hub."""
+    """Make a network whose only node is the hub."""
     directory.mkdir(parents=True)
     hub = _hold(directory, _HUB, "-", start)
     _done(hub, "ip", "link", "add", _BRIDGE, "type", "bridge")
@@ -151,7 +152,7 @@ def make_network(directory: Path, start: Start) -> Network:
 
 
 def add_node(network: Network, name: str, start: Start) -> Node:
-    """One more node, which reaches all others."""
+    """Add a node, which can reach all others."""
     directory = network._directory
     number = len(network.names()) + 1
     hub, node = network.node(_HUB), _hold(directory, name, f"10.77.0.{number}", start)
@@ -189,7 +190,7 @@ def _done(node: Node, *command: str) -> None:
 
 
 def why_not() -> str | None:
-    """Why this process cannot make such a network; None if it can. It tries, for real."""
+    """Return why this process cannot make such a network; None if it can. It really tries."""
     if sys.platform != "linux":
         return "network namespaces are Linux's"
     if os.geteuid() != 0:

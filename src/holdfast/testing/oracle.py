@@ -1,7 +1,7 @@
 """The oracle: Spark's own batch result of the same SQL.
 
-An `Oracle` holds the bag of rows that each input should hold now. Tell it every insertion and deletion that the flow is
-told, and after every epoch it says what each view must be: the result of the view's SQL, run by Spark over those bags.
+An `Oracle` holds the bag of rows of each input. Tell it every insertion and deletion that the flow is told. After every
+epoch, `Oracle.expect` returns what each view must be: the result of the view's SQL, run by Spark over those bags.
 
 Doubles agree to 1e-9 relative (Holdfast's sums are exact, Spark's depend on the order of the rows); everything else
 agrees exactly. NaN equals NaN, and -0.0 equals 0.0.
@@ -27,14 +27,14 @@ from holdfast.plan.types import arrow_type, ddl_type
 
 Row = tuple[Any, ...]
 Query = str | Callable[[Callable[[str], DataFrame]], DataFrame]
-"""SQL, or a function that applies DataFrame verbs to the tables and views that it is given by name."""
+"""SQL, or a function that applies DataFrame verbs to tables and views. Its argument returns a table by name."""
 
 _TIMES = {
     **dict.fromkeys(("now", "current_timestamp"), "timestamp_micros({})"),
     **dict.fromkeys(("current_date", "curdate"), "CAST(timestamp_micros({}) AS DATE)"),
     "localtimestamp": "CAST(timestamp_micros({}) AS TIMESTAMP_NTZ)",
 }
-"""Calls of the clock, and what they are at a moment."""
+"""Calls of the clock → the expression of their value at a given moment."""
 
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
@@ -47,13 +47,14 @@ _INTERPRETED = {
 
 
 class Oracle:
-    """What a flow's views must be, according to Spark."""
+    """Computes what a flow's views must be, with Spark."""
 
     def __init__(
         self, spark: SparkSession, schemas: Mapping[str, str], expires: Mapping[str, str] | None = None
     ) -> None:
-        """``schemas``: input → its schema, as given to ``flow.input``; so ``expires``."""
-        # A session of its own, without generated code: over a few rows, compiling a query costs more than running it.
+        """``schemas``: input → its schema, as given to ``flow.input``. ``expires``: the same for inputs whose rows
+        expire."""
+        # A separate session without generated code: over a few rows, compiling a query costs more than running it.
         self._spark = spark.newSession()
         for key, value in _INTERPRETED.items():
             self._spark.conf.set(key, value)
@@ -63,7 +64,7 @@ class Oracle:
 
     @property
     def session(self) -> SparkSession:
-        """The session in which the views' SQL is run: register functions of yours here that it calls."""
+        """The session in which the views' SQL runs. Register the functions that it calls here."""
         return self._spark
 
     def insert(self, name: str, rows: Iterable[Row]) -> None:
@@ -78,11 +79,11 @@ class Oracle:
         return list(self._rows[name])
 
     def expect(self, views: Mapping[str, Query], clock: int | None = None) -> dict[str, DataFrame]:
-        """The batch results of ``views`` (name → SQL or verbs, in the order in which they were declared).
+        """Return the batch results of ``views`` (name → SQL or verbs, in the order in which they were declared).
 
-        ``clock``: the moment as of which they are, in microseconds since 1970. Calls of the clock in the SQL stand for
-        that, and rows that have expired by then are left out. (What a flow shows for ``now()`` in a select list is
-        another thing, the time at which the row came.)
+        ``clock``: the moment as of which the results hold, in microseconds since 1970. Calls of the clock in the SQL
+        have that value, and rows that have expired by then are left out. (A flow's ``now()`` in a select list is
+        different: it is the time at which the row came.)
         """
         for name, schema in self._schemas.items():
             fields = parse_schema(schema, subject=f"input '{name}'")
@@ -91,7 +92,8 @@ class Oracle:
                 for place, field in enumerate(fields)
             ]
             table = pa.table(columns, names=[field.name for field in fields])
-            # By name: from Arrow alone, Spark would take a timestamp without zone for one with a zone.
+            # The types are given as DDL: from Arrow alone, Spark would take a timestamp without zone for one with a
+            # zone.
             schema = ", ".join(f"{quoted(field.name)} {ddl_type(field.type)}" for field in fields)
             frame = self._spark.createDataFrame(table, schema).coalesce(1)
             if clock is not None and name in self._expires:
@@ -109,7 +111,7 @@ class Oracle:
 
 
 def as_of(sql: str, clock: int | str) -> str:
-    """The query, or the condition, with the moment ``clock`` (microseconds since 1970) for every call of the clock."""
+    """Return the query or condition with every call of the clock replaced by ``clock`` (microseconds since 1970)."""
     found = list(words(sql))
     pieces, done = [], 0
     for place, word in enumerate(found):
@@ -126,7 +128,7 @@ def as_of(sql: str, clock: int | str) -> str:
 
 
 def assert_same_rows(found: DataFrame | pa.Table, expected: DataFrame | pa.Table, subject: str = "") -> None:
-    """Assert that two tables hold the same bag of rows."""
+    """Assert that two tables hold the same bag of rows. The error shows rows that only one of them has."""
     left, right = _rows(found), _rows(expected)
     if len(left) == len(right) and all(_same(a, b) for a, b in zip(left, right, strict=True)):
         return
@@ -140,8 +142,8 @@ def assert_same_rows(found: DataFrame | pa.Table, expected: DataFrame | pa.Table
 
 
 def total_of_changes(changes: DataFrame | pa.Table, upto: int | None = None) -> pa.Table:
-    """The rows that a changelog adds up to (by epoch ``upto``): each as often as its diffs say. Fails if one is there
-    less than never."""
+    """Return the rows to which a changelog adds up (by epoch ``upto``): each as often as its diffs say. Raises
+    `AssertionError` if a row was retracted more often than it was added."""
     table = changes if isinstance(changes, pa.Table) else changes.toArrow()
     if upto is not None:
         table = table.filter(pc.less_equal(table.column("_epoch"), upto))
@@ -169,7 +171,7 @@ def _rows(frame: DataFrame | pa.Table) -> list[Row]:
 
 
 def _sortable(value: Any) -> Any:
-    """A key under which rows that are the same up to rounding sort alike."""
+    """A sort key that is the same for rows that are equal up to rounding."""
     match value:
         case None:
             return (0,)
@@ -191,7 +193,7 @@ def _sortable(value: Any) -> Any:
 
 
 def _exact(value: Any) -> Any:
-    """A hashable stand-in in which NaN equals NaN and -0.0 equals 0.0."""
+    """A hashable form of a value, in which NaN equals NaN and -0.0 equals 0.0."""
     match value:
         case float():
             return "NaN" if math.isnan(value) else value + 0.0

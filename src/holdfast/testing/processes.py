@@ -1,7 +1,7 @@
 """Processes that a test starts, and that must not outlive it.
 
-Every process of a cluster carries a mark in its environment, and so does everything that it starts: executors, their
-Python daemons, the daemons' workers. Whoever is to be killed is found by that mark, however far down it is and whoever
+Every process of a cluster has a mark in its environment, and so has every process that it starts: executors, their
+Python daemons, the daemons' workers. A process to kill is found by that mark, however deep it is and whichever process
 has adopted it. Linux only: it reads ``/proc``.
 """
 
@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class Process:
-    """A process as it was when it was looked at."""
+    """A process as it was when ``/proc`` was read."""
 
     pid: int
     parent: int
@@ -33,7 +33,7 @@ class Process:
 
 
 def marked(name: str, value: str) -> list[Process]:
-    """All processes that have ``name=value`` in their environment."""
+    """Return all processes with ``name=value`` in their environment."""
     wanted = f"{name}={value}".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -44,10 +44,10 @@ def marked(name: str, value: str) -> list[Process]:
             if wanted not in environment:
                 continue
             command = (entry / "cmdline").read_bytes().split(b"\0")
-            # The command's name may hold anything; what follows the last bracket does not.
+            # The command's name, in brackets, may contain anything; the text after the last bracket is regular.
             state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
         except (FileNotFoundError, PermissionError, ProcessLookupError):
-            continue  # it ended, or it is somebody else's
+            continue  # it ended, or belongs to another user
         if state != "Z":
             pairs = (item.decode(errors="replace").partition("=") for item in environment if item)
             texts = tuple(item.decode(errors="replace") for item in command if item)
@@ -56,7 +56,7 @@ def marked(name: str, value: str) -> list[Process]:
 
 
 def below(pid: int, among: Sequence[Process]) -> list[int]:
-    """``pid`` and all that descend from it, among these."""
+    """Return ``pid`` and the pids of all its descendants in ``among``."""
     found = {pid}
     grown = True
     while grown:
@@ -67,7 +67,7 @@ def below(pid: int, among: Sequence[Process]) -> list[int]:
 
 
 def kill(pids: Sequence[int]) -> None:
-    """SIGKILL; one that is gone already is no matter."""
+    """SIGKILL these processes; a process that is already gone is ignored."""
     send(pids, signal.SIGKILL)
 
 
@@ -80,7 +80,7 @@ def send(pids: Sequence[int], number: int) -> None:
 
 
 def wait_gone(name: str, value: str, seconds: float) -> list[Process]:
-    """Wait until no process has the mark; those that still do after so many seconds."""
+    """Wait until no process has the mark. Return the processes that still have it after ``seconds``."""
     wait_until(lambda: not marked(name, value), seconds, 0.05)
     return marked(name, value)
 
@@ -88,8 +88,8 @@ def wait_gone(name: str, value: str, seconds: float) -> list[Process]:
 class Spawner:
     """Starts processes that die with this one, whatever kills it.
 
-    The system sends a child its parent's death when the *thread* ends that started it; so all are started by one
-    thread, which lives until `close`.
+    The system signals a child when the *thread* that started it ends. So one thread, which lives until `close`, starts
+    all of them.
     """
 
     def __init__(self) -> None:
@@ -119,13 +119,13 @@ class Spawner:
 
 
 def die_with_parent() -> Callable[[], None]:
-    """For ``subprocess.Popen(preexec_fn=…)``: have the process killed when the thread that starts it dies, however it
-    dies."""
+    """Return a function for ``subprocess.Popen(preexec_fn=…)``: the process is killed when the thread that starts it
+    ends, however it ends."""
     parent, control = os.getpid(), ctypes.CDLL(None).prctl  # looked up here: after a fork, less is allowed
 
     def prepare() -> None:
         control(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            os._exit(1)  # it died before we asked
+            os._exit(1)  # the parent died before the call above
 
     return prepare

@@ -1,4 +1,4 @@
-"""Silence for tests that break things by the dozen."""
+"""No log output, for tests that cause many failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_logs() -> Iterator[None]:
-    """Have no logger ``holdfast.*`` say anything."""
+    """Silence all loggers ``holdfast.*`` during the block."""
     log = logging.getLogger("holdfast")
     before = log.level
     log.setLevel(logging.CRITICAL + 1)

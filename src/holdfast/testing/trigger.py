@@ -1,4 +1,4 @@
-"""Doing something at a moment that Spark's own progress decides: ``AfterTasks(spark, 3, lambda executor: …)``."""
+"""An action at a moment that Spark's progress decides: ``AfterTasks(spark, 3, lambda executor: …)``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class AfterTasks:
-    """Calls ``action`` once, with the id of an executor: when it has ended the ``count``-th task from now on."""
+    """Calls ``action`` once, with an executor's id: of the executor that ended the ``count``-th task from now on."""
 
     def __init__(self, spark: SparkSession, count: int, action: Callable[[str], object], stages: int = 0) -> None:
-        """Tasks count only after ``stages`` stages were submitted before their own."""
+        """``stages``: tasks count only after this many stages were submitted before theirs."""
         self._listener = listener_of(spark.sparkContext)
         self._count = count
         self._action = action
@@ -27,7 +27,7 @@ class AfterTasks:
         self._ended = 0
         self.fired = threading.Event()
         self.at = 0.0
-        """When it fired, by the monotonic clock."""
+        """The time of the action, by the monotonic clock, in seconds."""
 
         self.executor = ""
         self._listener.add(self._hear, tasks=True)

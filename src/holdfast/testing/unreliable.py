@@ -1,7 +1,7 @@
-"""A location that fails as real ones do, in an order that a seed decides.
+"""A location that fails in the ways that real ones do; a seed decides when.
 
-Each operation draws its fate from the seed and from how many operations of this instance came before, and always draws
-everything, so one kind of failure does not shift the others. The ways to fail:
+Each operation draws its fate from the seed and its number among the operations of this instance. It always draws every
+kind of failure, so enabling one kind does not shift the others. The ways to fail:
 
     fail_before   an error, and nothing happened
     fail_after    it happened, but you were told that it did not
@@ -9,7 +9,7 @@ everything, so one kind of failure does not shift the others. The ways to fail:
     truncate      a write that leaves only the beginning of the blob, and an error: on a location that promises whole
                   blobs this is a disk that lies, and only a checksum finds it
 
-A pickled copy goes on from where the original was, by itself.
+A pickled copy continues from the original's count, independently of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from holdfast.log.location import Entries, Location, Names, refusal
 
 OPERATIONS = ("write", "read", "list", "remove", "move")
-"""What can fail. Asking for directories is a listing."""
+"""The operations that can fail. Listing directories counts as ``list``."""
 
 T = TypeVar("T")
 
@@ -40,8 +40,9 @@ class _Fate:
 
 
 class Unreliable(Location):
-    """Any location, with failures. The rates are probabilities per operation, ``delay`` and ``jitter`` seconds before
-    each; ``only`` restricts all of it to operations of these names."""
+    """Wraps any location, and makes its operations fail. The rates are probabilities per operation. ``delay`` and
+    ``jitter``: seconds before each operation, fixed and random. ``only``: restrict failures and delays to operations of
+    these names."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class Unreliable(Location):
         self.delay, self.jitter = delay, jitter
         self.only = frozenset(chosen)
         self.operations = 0
-        """How many were drawn so far."""
+        """The number of operations so far."""
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -104,10 +105,10 @@ class Unreliable(Location):
         self._do("move", path, lambda: self.location.move(path, to))
 
     def check(self) -> None:
-        """Passes through: a place that fails later was good when it was looked at."""
+        """Check the wrapped location, without failures: they begin after a location was checked."""
         self.location.check()
 
-    # ``local`` stays None, so that nobody goes around the failures.
+    # ``local`` stays None, so that no caller bypasses the failures.
 
     def _do(self, operation: str, path: str, act: Callable[[], T]) -> T:
         return self._finish(self._draw(operation, path), operation, path, act)

@@ -1,9 +1,9 @@
-"""A ZooKeeper server on loopback, for tests: from the jars that PySpark brings, without its admin server.
+"""A ZooKeeper server on loopback, for tests: from the jars in PySpark, without its admin server.
 
     with zookeeper() as server:
         flow.run(lease=f"zk://{server.address}/flows/revenue")
 
-It ends with the ``with`` block, and with the thread that started it, however that one ends.
+The server ends with the ``with`` block, and with the thread that started it, however that thread ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class ZooKeeperServer:
     """A server that can be paused and killed."""
 
     def __init__(self, home: Path, tick: float, tls: tuple[Path, Path] | None = None, node: Node | None = None) -> None:
-        """``tick`` seconds is ZooKeeper's unit of time: sessions last two at least, and are ended at whole ones."""
+        """``tick``: ZooKeeper's unit of time, in seconds. A session lasts at least two ticks, and expires at a whole
+        tick."""
         self._home = home
         self._tick = tick
         self._tls = tls
@@ -50,20 +51,20 @@ class ZooKeeperServer:
         return self._process.pid
 
     def pause(self) -> None:
-        """Stop it, as a host stops that has no time for it. Connections stay open; nothing is answered."""
+        """SIGSTOP the server, like a host that is too busy to run it. Connections stay open; nothing is answered."""
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Have it die."""
+        """SIGKILL the server."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def restart(self) -> None:
-        """Start it again, after `kill`, with what it had."""
+        """Start the server again after `kill`, with its data."""
         self._start()
 
     def _start(self) -> None:
@@ -108,7 +109,7 @@ class ZooKeeperServer:
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 break
-            # The port is open before anything that comes through it is answered.
+            # The port is open before requests are answered.
             if b"Mode:" in (self._asked(b"srvr") or b""):
                 return
             time.sleep(0.05)
@@ -128,9 +129,9 @@ class ZooKeeperServer:
 def zookeeper(
     tick: float = 0.5, tls: tuple[Path, Path] | None = None, node: Node | None = None
 ) -> Iterator[ZooKeeperServer]:
-    """A server of its own, with nothing in it. ``tls``: it also speaks TLS, on ``secure_port``, with the first of these
-    PEM files (its key and certificate), to clients whose certificates are signed by those of the second.
-    ``node``: it runs there, on a cluster with namespaces."""
+    """Start an empty server. ``tls``: also speak TLS, on ``secure_port``. The first of these PEM files is the server's
+    key and certificate; the second has the certificates that must have signed those of clients. ``node``: the node of a
+    cluster with namespaces on which it runs."""
     home = Path(tempfile.mkdtemp(prefix="holdfast-zookeeper-"))
     server = None
     try:

@@ -1,1 +1,1 @@
-"""Files that fail: one seeded plan of faults, met in this process (`layer`) or under real ones (`shim`)."""
+"""Files that fail: one seeded plan of faults, carried out in this process (`layer`) or in any real process (`shim`)."""

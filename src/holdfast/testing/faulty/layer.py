@@ -1,4 +1,4 @@
-"""A layer of faults under everything in this process that touches files.
+"""A layer of faults under all code in this process that uses files.
 
 `faults` replaces the functions of `os`, `io.open` (and so `open`, `pathlib`, `shutil`, `tempfile`, fsspec's local
 files), `fcntl.flock`, and those of pyarrow that take a path (`memory_map`, `OSFile`, `ParquetFile`, `ParquetWriter`,
@@ -7,10 +7,10 @@ below one of the directories is counted and, if the plan says so, fails; all oth
 write in C++ goes through Python files here, so that single reads and writes can fail; mapped memory cannot (a real
 disk that fails under a mapping ends the process).
 
-It does not reach other processes (Spark's tasks, the JVM) nor C libraries that open files themselves (SQLite): for
-those there is `shim`.
+It does not affect other processes (Spark's tasks, the JVM) nor C libraries that open files themselves (SQLite). `shim`
+does.
 
-The file is long because each function that touches files has a replacement of its own here.
+The file is long because it has a replacement for each function that uses files.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 @dataclass(frozen=True)
 class Call:
-    """A call that concerned one of the directories."""
+    """A call on a file in one of the directories."""
 
     kind: str
     path: str
     fault: Fault | None = None
-    """What it met."""
+    """The fault that the call met; None if it succeeded."""
 
 
 @dataclass
 class Faults:
-    """The state of a layer: what was called, and what failed."""
+    """The state of a layer: the calls, and those that failed."""
 
     plan: Plan
     under: tuple[str, ...]
     calls: list[Call] = field(default_factory=list)
-    """All calls, if they are recorded; else those that met a fault."""
+    """All calls, if ``records``; else only those that met a fault."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    """Kind → calls so far."""
+    """Kind → number of calls so far."""
 
     records: bool = False
     active: bool = True
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _files: dict[int, str] = field(default_factory=dict, repr=False)
-    """Open file → its path."""
+    """Descriptor of an open file → its path."""
 
     @property
     def injected(self) -> list[Call]:
@@ -67,7 +67,7 @@ class Faults:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Within the block nothing fails, and nothing is counted: for what the test itself does with files."""
+        """Within the block nothing fails, and nothing is counted: for the test's own use of files."""
         before, self.active = self.active, False
         try:
             yield
@@ -77,7 +77,7 @@ class Faults:
     # -- what the replaced functions ask ------------------------------------------------------------------------------
 
     def concerned(self, path: Any, directory: int | None = None) -> str | None:
-        """A path as text, if it is below one of the directories."""
+        """Return a path, or an open file's path, as text, if it is below one of the directories; else None."""
         if not self.active:
             return None
         number = path.fileno() if hasattr(path, "fileno") else path
@@ -93,7 +93,7 @@ class Faults:
         return text if any(text == one or text.startswith(f"{one}/") for one in self.under) else None
 
     def fate(self, kind: str, path: str) -> Fault | None:
-        """Count a call; the fault that it meets."""
+        """Count a call. Return the fault that it meets, or None."""
         with self._lock:
             self.counts[kind] += 1
             number = self.counts[kind]
@@ -107,7 +107,7 @@ class Faults:
         return met
 
     def call(self, kind: str, path: str, act: Callable[[], Any]) -> Any:
-        """Do it, or fail."""
+        """Count a call and carry it out, or raise the error of the fault that it meets."""
         met = self.fate(kind, path)
         if met is None or met.error == SHORT:
             return act()
@@ -128,7 +128,7 @@ class _File(io.FileIO):
     def __init__(
         self, layer: Faults, path: str, mode: str, closefd: bool, opener: Any, number: int | None = None
     ) -> None:
-        """``number``: the descriptor of a file that is open already."""
+        """``number``: the descriptor, if the file is already open."""
         self._layer, self._path = layer, path
         if opener is None and number is None:
             layer.call("open" if mode == "r" else "create", path, lambda: None)
@@ -136,7 +136,7 @@ class _File(io.FileIO):
         layer.opened(self.fileno(), path)
 
     def _share(self, kind: str, size: int) -> int:
-        """How much of a read or write takes place."""
+        """Return how many bytes of a read or write take place. Raises the fault's error."""
         if not self._layer.active:
             return size
         met = self._layer.fate(kind, self._path)
@@ -177,7 +177,7 @@ class _File(io.FileIO):
 
 
 class _Entry:
-    """An entry of a directory, whose status may fail to be had."""
+    """An entry of a directory, whose ``stat`` may fail."""
 
     def __init__(self, layer: Faults, path: str, entry: os.DirEntry[Any]) -> None:
         self._layer, self._path, self._entry = layer, path, entry
@@ -189,7 +189,7 @@ class _Entry:
     def __repr__(self) -> str:
         return repr(self._entry)
 
-    def __getattr__(self, name: str) -> Any:  # is_dir, is_file, is_symlink, inode: they are in the listing
+    def __getattr__(self, name: str) -> Any:  # is_dir, is_file, is_symlink, inode: the listing has them
         return getattr(self._entry, name)
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
@@ -203,7 +203,7 @@ class _Entry:
 
 
 class _Listing:
-    """What ``os.scandir`` gives."""
+    """The result of ``os.scandir``."""
 
     def __init__(self, layer: Faults, path: str, entries: Any) -> None:
         self._layer, self._path, self._entries = layer, path, entries
@@ -244,14 +244,14 @@ MOVING = ("read", "write", "pread", "pwrite", "readv", "writev", "sendfile", "co
 """Functions of `os` that read or write an open file."""
 
 ALONE = ("open", "close", "access", "scandir")
-"""Functions of `os` that are replaced one by one."""
+"""Functions of `os` with individual replacements."""
 
 DERIVED = ("makedirs", "removedirs", "renames", "walk", "fwalk", "fdopen")
-"""Functions of `os` that call replaced ones."""
+"""Functions of `os` that need no replacement, because they call replaced ones."""
 
 
 class _Patches:
-    """Attributes that are replaced, to be put back."""
+    """Replaces attributes, and restores them."""
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, str, Any]] = []
@@ -267,10 +267,11 @@ class _Patches:
 
 @contextmanager
 def faults(seed: int | Plan, under: Iterable[str | os.PathLike[str]], *, record: bool = False) -> Iterator[Faults]:
-    """Files below the directories ``under`` fail within the block, as the plan of a seed (or a `Plan`) says.
+    """Make files below the directories ``under`` fail within the block, by the plan of a seed (or a `Plan`).
 
-    The layer that it gives says what was called and what failed, and can be paused. ``record``: all calls are kept, not
-    only those that failed. One layer at a time; it holds for all threads of the process::
+    The block gets the layer (`Faults`), which has the calls that were made and that failed, and can be paused.
+    ``record``: keep all calls, not only those that failed. Only one layer at a time; it holds for all threads of the
+    process::
 
         with holdfast.testing.faults(seed, under=[log, out]) as layer:
             try:
@@ -327,7 +328,7 @@ def _replace_os(layer: Faults, patches: _Patches) -> None:
             patches.put(os, name, _moving(layer, name, getattr(os, name)))
     patches.put(fcntl, "flock", one_path("lock", fcntl.flock))
     _replace_alone(layer, patches)
-    # They ask which functions take a directory's descriptor, by identity.
+    # Callers check by identity whether a function is in these sets, so the replacements are added.
     for known in ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "supports_effective_ids"):
         wide = {getattr(os, one.__name__, one) for one in getattr(os, known)} | set(getattr(os, known))
         patches.put(os, known, wide)
@@ -381,7 +382,7 @@ def _replace_alone(layer: Faults, patches: _Patches) -> None:
         try:
             return bool(layer.call("stat", there, lambda: real_access(path, mode, **named)))
         except OSError:
-            return False  # as the real one, which does not say why
+            return False  # like the real one, which gives no reason
 
     @wraps(real_scandir)
     def scanned(path: Any = ".") -> Any:
@@ -450,14 +451,14 @@ def _replace_arrow(layer: Faults, patches: _Patches) -> None:
         layer.call("open" if mode == "r" else "create", there, lambda: None)
         met = layer.fate("map", there)
         if met is not None:
-            raise OSError(f"Memory mapping file failed: {os.strerror(met.code)}")  # Arrow says no number
+            raise OSError(f"Memory mapping file failed: {os.strerror(met.code)}")  # Arrow's error has no number
         return real_map(path, mode)
 
     def stream(path: Any, mode: str = "rb") -> Any:
         return pa.PythonFile(open(path, mode), mode.replace("b", ""))
 
     def instead(real: Callable[..., Any], mode: str) -> Callable[..., Any]:
-        """A function that takes a path or a file: it is given a file."""
+        """Wrap a function that takes a path or a file: it is always given a file."""
 
         @wraps(real)
         def replaced(source: Any, *args: Any, **named: Any) -> Any:
@@ -502,7 +503,7 @@ def _replace_arrow(layer: Faults, patches: _Patches) -> None:
 
 
 def _local(files: Any) -> Any:
-    """Local files as fsspec has them: in Python, so that they pass through here."""
+    """Local files through fsspec: in Python, so that the layer sees their calls."""
     import fsspec
 
     return files.PyFileSystem(files.FSSpecHandler(fsspec.filesystem("file", skip_instance_cache=True)))

@@ -1,7 +1,7 @@
-"""What goes wrong with files, and when: a list of faults that a seed draws.
+"""Plans of faults in files: a list of faults that a seed draws.
 
-A fault says: from the n-th call of a kind on, so many calls fail with this error. Calls are counted by kind, over all
-files below the directories that are to fail. The same plan is carried out in this process (`layer`) or, by a library
+A fault says: from the n-th call of a kind on, a number of calls fail with this error. Calls are counted by kind, over
+all files below the directories that are to fail. A plan can be carried out in this process (`layer`) or, by a library
 that is loaded before the C library, in any process (`shim`).
 
     kind       calls                                                  errors
@@ -20,8 +20,8 @@ that is loaded before the C library, in any process (`shim`).
     link       link, symlink                                          EACCES EIO ENOSPC ESTALE
     lock       flock                                                  EIO ENOLCK
 
-*short*: the call does a part of what it was asked, and says how much; that is no error, and callers must go on.
-A fault with ``after`` lets the call happen and then says that it failed, as network file systems do.
+*short*: the call does only a part of the work, and returns how much; that is no error, and callers must continue. A
+fault with ``after`` lets the call happen and then reports a failure, as network file systems do.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KINDS = (
 SHORT = "short"
 
 FOREVER = 1 << 40
-"""So many calls are all that come."""
+"""More calls than any run makes."""
 
 _ERRORS: dict[str, tuple[str, ...]] = {
     "open": ("EACCES", "EIO", "EMFILE", "ESTALE"),
@@ -61,7 +61,7 @@ _USUAL: dict[str, int] = {
     "open": 340, "create": 200, "read": 70, "write": 100, "sync": 340, "truncate": 2, "map": 60, "stat": 800,
     "list": 300, "mkdir": 110, "remove": 22, "rename": 200, "link": 11, "lock": 2,
 }  # fmt: skip
-"""About so many calls of a kind a small flow makes in its first seven epochs: faults are drawn within."""
+"""Kind → about how many calls a small flow makes in its first seven epochs. Faults are drawn within this range."""
 
 _AFTER = ("rename", "link", "remove", "mkdir")
 
@@ -75,7 +75,7 @@ class Fault:
     error: str
     times: int = 1
     after: bool = False
-    """The call happens, and is said to have failed."""
+    """Whether the call happens and is then reported as failed."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -89,7 +89,7 @@ class Fault:
 
     @property
     def code(self) -> int:
-        """The error as a number; 0 for a call that is short."""
+        """The error number; 0 for a short call."""
         return 0 if self.error == SHORT else int(getattr(errno, self.error))
 
     def __str__(self) -> str:
@@ -99,19 +99,19 @@ class Fault:
 
 @dataclass(frozen=True)
 class Plan:
-    """Faults, in no order."""
+    """A set of faults; their order has no meaning."""
 
     faults: tuple[Fault, ...]
 
     @staticmethod
     def draw(seed: int) -> Plan:
-        """The plan of a seed: one to eight faults, most of them short."""
+        """Return the plan of a seed: one to eight faults, most of which last for few calls."""
         chance = random.Random(f"faults {seed}")
         faults = []
         for _ in range(chance.choice((1, 2, 3, 5, 8))):
             kind = chance.choice(KINDS)
             most = _USUAL[kind]
-            # Half of them early: opening a flow makes few calls, and all of them matter.
+            # Half of the faults come early, because opening a flow makes few calls, and all of them matter.
             number = chance.randint(1, most) if chance.random() < 0.5 else int(most ** chance.random())
             faults.append(
                 Fault(

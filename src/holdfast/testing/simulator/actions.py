@@ -1,7 +1,7 @@
-"""What can happen in a simulation, as values: a run is a list of them, so a failing one can be cut down.
+"""The actions of a simulation, as values: a run is a list of them, so a failing run can be shrunk.
 
-An action that makes no sense where it comes (a step of a driver that is dead) does nothing; so any part of a list of
-actions is a list of actions.
+An action that makes no sense where it comes (a step of a dead driver) does nothing, so any part of a list of actions is
+a valid list of actions.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ CONTINUING = (
     "branch.begun", "branch.ran", "branch.complete", "repair.recovered", "repair.before_epoch", "repair.done",
     "epoch.complete", "sink.before_commit", "sink.after_commit", "task: epoch", "recovery.before_replay",
 )  # fmt: skip
-"""Marks that a flow comes to which goes on with what is left."""
+"""Marks of a flow that continues approximately after a loss, and repairs itself."""
 
 ROUND = "loop.round"
-"""The mark that a loop comes to in every round."""
+"""The mark that a loop reaches in every round."""
 
 
 @dataclass(frozen=True)
@@ -41,21 +41,21 @@ class Feed:
 
 @dataclass(frozen=True)
 class Step:
-    """The driver on a host runs an epoch; it is started if it does not run."""
+    """The driver on a host runs an epoch; it is started if it is not running."""
 
     host: int
 
 
 @dataclass(frozen=True)
 class Upkeep:
-    """The driver's background work gets its turn."""
+    """The driver on a host does its background work."""
 
     host: int
 
 
 @dataclass(frozen=True)
 class CrashAt:
-    """The driver on a host dies when it comes to a mark for the n-th time from now."""
+    """The driver on a host dies when it reaches a mark for the n-th time from now."""
 
     host: int
     mark: str
@@ -103,7 +103,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class LoseCopy:
-    """All that a log location held is gone."""
+    """A log location loses all its content."""
 
     location: int
 
@@ -119,7 +119,7 @@ class DamageCopy:
 
 @dataclass(frozen=True)
 class Weather:
-    """From now on a log location fails in these ways, this often."""
+    """From now on a log location fails at these rates."""
 
     location: int
     fail_before: float
@@ -129,14 +129,14 @@ class Weather:
 
 @dataclass(frozen=True)
 class SinkWeather:
-    """From now on sinks fail this often."""
+    """From now on sinks fail at this rate."""
 
     failing: float
 
 
 @dataclass(frozen=True)
 class Edit:
-    """The driver on a host dies, and whoever starts from now on has another edition of the views."""
+    """The driver on a host dies, and every driver started from now on has another edition of the views."""
 
     host: int
     edition: int
@@ -144,7 +144,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class LoseMembers:
-    """Members are lost with their layers, and some come; nothing where layers are not scattered."""
+    """Members are lost with their layers, and new ones join. Does nothing if layers are not scattered."""
 
     seed: int
     lost: int
@@ -153,7 +153,7 @@ class LoseMembers:
 
 @dataclass(frozen=True)
 class LoseMemberAt:
-    """A member is lost with its layers when some driver comes to a mark for the n-th time from now."""
+    """A member is lost with its layers when some driver reaches a mark for the n-th time from now."""
 
     seed: int
     mark: str
@@ -162,7 +162,7 @@ class LoseMemberAt:
 
 @dataclass(frozen=True)
 class KillTaskAt:
-    """A task dies, and is run again, when it comes to a mark for the n-th time from now."""
+    """A task dies when it reaches a mark for the n-th time from now, and runs again."""
 
     mark: str
     times: int
@@ -170,14 +170,14 @@ class KillTaskAt:
 
 @dataclass(frozen=True)
 class Repair:
-    """The driver on a host makes exact what is approximate."""
+    """The driver on a host repairs its approximate state."""
 
     host: int
 
 
 @dataclass(frozen=True)
 class MakeBranch:
-    """The driver on a host makes a branch, from some epoch."""
+    """The driver on a host makes a branch as of some epoch."""
 
     host: int
     seed: int
@@ -185,7 +185,7 @@ class MakeBranch:
 
 @dataclass(frozen=True)
 class ReplayBranch:
-    """A branch is opened, fed some of what came since, and closed, or dies."""
+    """A branch is opened and fed some of the later epochs; then it is closed, or dies."""
 
     host: int
     seed: int
@@ -201,7 +201,7 @@ class RemoveBranch:
 
 @dataclass(frozen=True)
 class PromoteBranch:
-    """A branch gets other views, is fed all that came since, and takes the place of the main line."""
+    """A branch gets another edition of the views, is fed all later epochs, and replaces the main line."""
 
     host: int
     seed: int
@@ -209,7 +209,7 @@ class PromoteBranch:
 
 @dataclass(frozen=True)
 class Drain:
-    """A member leaves on purpose: the driver on a host has it hand over what it keeps, and it goes."""
+    """A member leaves on purpose: the driver on a host makes it hand over its layers, and it goes."""
 
     host: int
     seed: int
@@ -250,12 +250,12 @@ BRANCHING = (
     "branches.linked", "branches.written", "branches.unnaming", "branches.unnamed", "branches.removing",
     "branches.removed", "promote.linked", "round.before_removal", "epoch.ran",
 )  # fmt: skip
-"""Marks that a flow comes to which has branches."""
+"""Marks of a flow with branches."""
 
 
 def with_branches(seed: int, actions: list[Action]) -> list[Action]:
-    """The actions, and branches that are made, fed and removed, with crashes at each step. Copies are not lost: those
-    of a branch that nobody opens are not filled again."""
+    """Return the actions with branches that are made, fed and removed, and crashes at each step. No copies are lost,
+    because copies of a branch that is not open are not made again."""
     chance = random.Random(f"{seed} branches")
     found: list[Action] = [each for each in actions if not isinstance(each, LoseCopy | DamageCopy)]
     found = [replace(each, truncate=0.0) if isinstance(each, Weather) else each for each in found]
@@ -273,11 +273,11 @@ DRAINING = (
     "drain.brought_over", "task: handing layers over", "task: taking layers", "task: bringing layers back",
     "task: bringing layers ahead",
 )  # fmt: skip
-"""Marks that a flow comes to whose members leave on purpose."""
+"""Marks of a flow whose members leave on purpose."""
 
 
 def with_drains(seed: int, actions: list[Action]) -> list[Action]:
-    """The actions, and members that leave on purpose, with crashes and losses in the middle of some."""
+    """Return the actions with members that leave on purpose, some with crashes and losses while they do."""
     chance = random.Random(f"{seed} drains")
     found = list(actions)
     for _ in range(chance.randrange(1, 4)):
@@ -295,11 +295,11 @@ REWINDING = (
     "rewind.undone", "epoch.ran", "epoch.complete", "sink.before_commit", "sink.after_commit", "task: epoch",
     "recovery.before_replay", "round.before_layers",
 )  # fmt: skip
-"""Marks that a flow comes to which is rewound."""
+"""Marks of a flow that is rewound."""
 
 
 def with_rewinds(seed: int, actions: list[Action]) -> list[Action]:
-    """The actions, and rewinds among them, with crashes in the middle of some."""
+    """Return the actions with rewinds among them, some with crashes."""
     chance = random.Random(f"{seed} rewinds")
     found = list(actions)
     for _ in range(chance.randrange(1, 5)):
@@ -314,8 +314,8 @@ def with_rewinds(seed: int, actions: list[Action]) -> list[Action]:
 
 
 def actions_of(seed: int, length: int, scattered: bool = False, on_loss: str = "replay") -> list[Action]:
-    """The actions of a seed. In most runs one host drives; in some both do, at once or in turns. ``scattered``: members
-    come and go. ``on_loss="continue"``: repairs, and what may go wrong at them."""
+    """Return the actions of a seed. In most runs one host drives; in some both do, at once or in turns. ``scattered``:
+    members come and go. ``on_loss="continue"``: repairs, and failures during them."""
     chance = random.Random(seed)
     rival = chance.choice((0.0, 0.0, 0.05, 0.3))
     kinds, weights = list(_CHANCES), list(_CHANCES.values())
@@ -369,7 +369,7 @@ def actions_of(seed: int, length: int, scattered: bool = False, on_loss: str = "
             if scattered and chance.random() < 0.3:
                 dying = LoseMemberAt(chance.getrandbits(32), ROUND, times)
             found.insert(chance.randrange(len(found) + 1), dying)
-    # Drawn apart, so that runs are what they were before views could be edited, but for the edits.
+    # Edits have a random generator of their own, so that adding them did not change the rest of each seed's run.
     chance = random.Random(f"{seed} edits")
     for _ in range(chance.choice((0, 0, 1, 2, 4))):
         found.insert(chance.randrange(len(found) + 1), Edit(0, chance.randrange(3)))

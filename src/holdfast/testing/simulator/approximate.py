@@ -1,4 +1,4 @@
-"""What must hold of views while a flow goes on with what is left of its state."""
+"""The check of views while a flow continues approximately, with the state that is left."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from holdfast.trace.name import ALL
 
 
 def check_approximate(engine: Engine, world: World, whole: Callable[[History], Sequence[Lineage]] = list) -> int:
-    """Of a view whose operators all have one key, the rows of the keys that are left are there, and no others. How many
-    views were read that are approximate. ``whole`` gives the epochs of a history that were folded, too."""
+    """Check each view whose operators all have one key: it must have exactly the rows of the partitions that are left.
+    Return how many approximate views were read. ``whole``: returns all epochs of a history, folded ones included.
+    Raises `Broken`."""
     branch, said = engine._state.branch, engine.approximate
     if branch is None or said is None or not all(branch.homes[number] in world.members for number in branch.left):
-        return 0  # it is exact, or more was lost since the last epoch
+        return 0  # the flow is exact, or more was lost since the last epoch
     if said.coverage.partitions != len(branch.left) or set(said.lost) != set(range(engine.partitions)) - branch.left:
         raise Broken(f"it says that it is {said}, and partitions {sorted(branch.left)} are left")
     history = whole(branch.history)
@@ -32,13 +33,13 @@ def check_approximate(engine: Engine, world: World, whole: Callable[[History], S
     for view in world.flow:
         log = engine._compiled.flow.views[view]
         if view == DRAWN or engine._compiled.flow.operators[log].stage > 1:
-            continue  # drawn again; or it has contributions of other partitions, some as old as the loss
+            continue  # its draws differ; or other partitions contributed to it, some before the loss only
         try:
             kept, last = engine.views.readable(view, None)
         except (StoreError, SinkError):
-            break  # nothing is left to read, and the repair failed
+            break  # no partition is left to read, and the repair failed
         if engine._state.branch is not branch or branch.lost != set(said.lost):
-            break  # a layer turned out to be damaged
+            break  # a layer was found damaged
         found = bag_of(kept.rows(0, ALL, last))
         edition = edition_of(log) if view == "spend" else 0
         wanted = expected(view, bags["orders"], bags["users"], clock, edition)
@@ -50,7 +51,7 @@ def check_approximate(engine: Engine, world: World, whole: Callable[[History], S
 
 
 def in_partitions(rows: Bag, kept: ViewLog, count: int, partitions: Collection[int]) -> Bag:
-    """The rows of a collection that are kept in some of its partitions."""
+    """Return the rows of a collection that belong to these of its partitions."""
     listed = sorted(rows)
     columns = [pa.array([row[place] for row in listed], kind) for place, kind in enumerate(kept.spec.types)]
     ones = pa.array([1] * len(listed), pa.int64())

@@ -1,4 +1,4 @@
-"""Branches in a simulation: made from some epoch, fed what came since by an engine of their own, compared, removed."""
+"""Branches in a simulation: made as of some epoch, fed later epochs by an engine of their own, compared, removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.trace.name import ALL
 
 
 def _forgotten(world: World, engine: Engine) -> int:
-    """The last epoch of which the world has forgotten something that it took."""
+    """Return the last epoch with input that the world has released since."""
     gone = [
         record.epoch
         for record in engine.history
@@ -33,8 +33,8 @@ def _forgotten(world: World, engine: Engine) -> int:
 
 
 def make(world: World, engine: Engine, chance: random.Random) -> None:
-    """Make a branch from an epoch that there still is, or from one that may be gone; not from one behind which the
-    world has forgotten its input."""
+    """Make a branch as of a random epoch, or as of the earliest possible one, if that epoch is gone; never before an
+    epoch whose input was released."""
     last = engine.history.last
     if last < 0:
         return
@@ -48,7 +48,8 @@ def make(world: World, engine: Engine, chance: random.Random) -> None:
 
 
 def _listed(engine: Engine) -> list[BranchInfo]:
-    """The branches that are logs of their own: not the one with which the flow itself goes on without lost members."""
+    """The branches with logs of their own, without the approximate one with which the flow itself continues after a
+    loss."""
     return [each for each in engine.branches.listed() if not each.approximate]
 
 
@@ -59,7 +60,7 @@ def remove(engine: Engine, chance: random.Random) -> None:
 
 
 def opened(world: World, engine: Engine, name: str, partitions: int, edition: int | None = None) -> Engine:
-    """A branch, open, with the views of the main line, or those of another edition."""
+    """Open a branch, with the views of the main line, or with another edition of them."""
     declared = engine.declared
     if edition is not None:
         declared = replace(declared, views=plans(world.flow, edition))
@@ -76,8 +77,8 @@ def opened(world: World, engine: Engine, name: str, partitions: int, edition: in
 
 
 def feed(branch: Engine, engine: Engine, upto: int) -> bool:
-    """Have a branch run what the main line ran, up to an epoch; whether it can be fed. It cannot where it was fed
-    epochs that the main line has lost since, with a host, before they were safe (`Branch.replay` says so)."""
+    """Feed a branch the main line's epochs, up to ``upto``. Return whether it could be fed. It cannot if it was fed
+    epochs that the main line lost later, with a host, before they were safe (`Branch.replay` raises an error then)."""
     if branch.last > engine.history.last:
         return False
     own, there = branch.history[branch.last], engine.history[branch.last]
@@ -108,8 +109,9 @@ def replay_some(world: World, engine: Engine, chance: random.Random) -> None:
 
 
 def promote(world: World, engine: Engine, chance: random.Random) -> bool:
-    """Have a branch with other views take the place of the main line, which is closed; whether there is one. What is
-    left is to open the main line with those views, as `Branch.promote` does."""
+    """Replace the main line by a branch with another edition of the views, and close the main line's engine. Return
+    whether there was a branch to promote. The caller then opens the main line with those views, as `Branch.promote`
+    does."""
     there = _listed(engine)
     if not there:
         return False
@@ -131,8 +133,8 @@ def promote(world: World, engine: Engine, chance: random.Random) -> bool:
 
 
 def check(world: World, engine: Engine, compare: Callable[[str, Engine, int], None]) -> int:
-    """Every branch comes to the rows of the main line, and nothing is left of it when it is removed. How many there
-    were. ``compare`` checks what an engine's views hold as of an epoch."""
+    """Check that every branch, fed all epochs, has the rows of the main line, and that nothing is left of it after it
+    is removed. Return the number of branches. ``compare``: checks an engine's views as of an epoch."""
     there = _listed(engine)
     for each in there:
         branch = opened(world, engine, each.name, 2)

@@ -1,15 +1,15 @@
 """Simulations on a real disk that fails: the engine, with log directories, source files and changelogs that are files.
 
-A seed draws a flow, what happens to it (rows arrive, epochs, background work, drivers that die or are stopped, a copy
-or the local directory that is lost), and a plan of faults for everything that touches its files. What must hold:
+A seed draws a flow, a list of actions (rows arrive, epochs run, background work runs, drivers die or are stopped, a
+copy or the local directory is lost), and a plan of faults for all file operations. What must hold:
 
-* whatever is raised is an error of Holdfast's, and a step that raised has not happened, or says that it has;
-* an epoch that a step returned from is there when the flow is opened again, and none that was not said to count, but
-  for the one in which the driver died;
+* every error raised is an error of Holdfast, and a step that raised has not happened, or says that it has;
+* when the flow is opened again, it has every epoch whose step returned, and no other epoch, except maybe the one in
+  which the driver died;
 * no file of a source, and no whole file of a changelog, is ever removed or changed;
-* when the faults end, the flow opens, takes what is left, and every view and changelog is exact and safe.
+* when the faults end, the flow opens and takes the remaining input, and every view and changelog is exact and safe.
 
-The file is long because what happens, and what must hold after it, are drawn from one seed.
+The file is long because the actions and the checks after them share the state of one run.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _ACTIONS = {
 
 
 class NumberedFiles(Source):
-    """Files ``000000.json``, each a list of rows and diffs."""
+    """A source of files ``000000.json``, …, each a list of rows and diffs."""
 
     fields: tuple[Field, ...] = ORDERS
     retracts = True
@@ -100,7 +100,7 @@ class NumberedFiles(Source):
 
 @dataclass(frozen=True)
 class NumberedFile:
-    """One of them."""
+    """One file of `NumberedFiles`, as a part."""
 
     path: str
 
@@ -115,16 +115,16 @@ class NumberedFile:
 
 @dataclass
 class FaultyRun:
-    """What a run did, for reports."""
+    """The record of a run, for reports."""
 
     seed: int
     plan: Plan
     broken: str | None = None
-    """What must never happen, and has happened."""
+    """The rule that was broken; None if the run was correct."""
 
     actions: list[str] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
-    """What was raised, by type; all of it was allowed."""
+    """Errors raised, by type; all of them were allowed."""
 
     injected: int = 0
     epochs: int = 0
@@ -144,21 +144,21 @@ class FaultySimulation:
         self.world = World(run.seed, root)
         self.chance = random.Random(f"faulty {run.seed}")
         self.compact = 2 if run.seed % 2 else None
-        """How many files of a changelog are put together."""
+        """How many files of a changelog are compacted into one. None: no compaction."""
 
         self.engine: Engine | None = None
         self.layer: Faults | None = None
         self.last = -1
-        """The last epoch that counts, as far as the driver was told."""
+        """The last epoch that counts, as far as the driver reported."""
 
         self.crashed = False
-        """Whether the driver died in the middle of something: one more epoch may count than was told."""
+        """Whether the driver died during an action: one more epoch may count than was reported."""
 
         self.dying: tuple[str, int] | None = None
-        """The driver dies when it comes to this mark, for the n-th time."""
+        """(mark, n): the driver dies when it reaches the mark for the n-th time."""
 
         self.kept: dict[Path, bytes] = {}
-        """Files of the user that are whole → their digests."""
+        """Complete files of the user → digest of their content."""
 
         for name in ("orders", "users", *(f"out/{view}" for view in self.world.flow)):
             (root / name).mkdir(parents=True)
@@ -260,14 +260,14 @@ class FaultySimulation:
     def _place(self, path: Path, data: bytes) -> None:
         hidden = path.with_name(f".{path.name}.tmp")
         hidden.write_bytes(data)
-        # When a file changed is part of what an epoch takes: the same in every run of a seed.
+        # A file's modification time is part of an epoch's lineage, so it is the same in every run of a seed.
         os.utime(hidden, ns=(START * 1000, START * 1000 + len(self.kept)))
         hidden.rename(path)
         self.kept[path] = hashlib.sha256(data).digest()
 
     def _lose(self, what: str) -> None:
-        """A copy is lost, or the local directory with the copy in it: as much as the flow promises to survive. Only
-        where everything is safe: nothing else is promised then."""
+        """Lose a copy, or the local directory with the copy in it: as much as the flow promises to survive. Only if all
+        epochs are safe, since it promises nothing otherwise."""
         engine = self.engine
         if engine is None or not all(engine.is_held(place) for place in range(len(_PLACES))):
             return
@@ -277,7 +277,8 @@ class FaultySimulation:
     # -- what must hold -----------------------------------------------------------------------------------------------
 
     def check_files(self) -> None:
-        """No file of the user's is gone or changed; the whole files of changelogs from now on count among them."""
+        """Check that no file of the user is gone or changed. Complete files of changelogs count among them from now
+        on."""
         for path, digest in list(self.kept.items()):
             if not path.exists():
                 if _is_within_another(path):
@@ -296,12 +297,12 @@ class FaultySimulation:
                     self.kept[path] = hashlib.sha256(path.read_bytes()).digest()
 
     def finish(self) -> None:
-        """Nothing fails any more: take what is left, and compare."""
+        """After the faults: take the remaining input, and compare everything with the model."""
         if self.chance.random() < 0.5:
-            self.die()  # else the driver that met the faults goes on
+            self.die()  # else the driver that met the faults continues
         if self.engine is not None:
             with suppress(HoldfastError):
-                self.step()  # it may still have to say what happened in the background
+                self.step()  # it may still raise an error of background work
         self.world.stopped = True
         try:
             while True:
@@ -341,7 +342,7 @@ def _compare(subject: str, found: Bag, wanted: Bag) -> None:
 
 
 def _is_within_another(path: Path) -> bool:
-    """Whether a file of a changelog was put together with others."""
+    """Whether a file of a changelog was compacted into another one."""
     if path.parent.parent.name != "out":
         return False
     epochs = [int(number) for number in re.findall(r"\d{12}", path.name)]
@@ -366,8 +367,11 @@ def simulate_faults(
     plan: Plan | None = None,
     watch: Callable[[FaultySimulation], Any] | None = None,
 ) -> FaultyRun:
-    """The run of a seed on files that fail; its ``broken`` says what must not have happened. ``plan``: instead of the
-    seed's own; ``watch`` is called with the simulation when it ends, before its files go."""
+    """Run the simulation of a seed on files that fail. The result's ``broken`` is None, or the rule that was broken.
+
+    ``length``: the number of actions. ``plan``: a plan instead of the seed's own. ``watch``: called with the simulation
+    if a rule was broken, before its files are deleted.
+    """
     run = FaultyRun(seed, Plan.draw(seed) if plan is None else plan)
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     root = Path(tempfile.mkdtemp(prefix="holdfast-faulty-", dir=memory))
@@ -403,7 +407,7 @@ def simulate_faults(
 
 
 def _tolerant(simulation: FaultySimulation, action: str) -> None:
-    """Something that may fail, but only with an error of Holdfast's; or the driver dies in it."""
+    """Carry out an action that may fail, but only with an error of Holdfast; the driver may also die in it."""
     assert simulation.layer is not None
     failpoints.hook = simulation.reached
     try:

@@ -1,4 +1,4 @@
-"""Look-ups in a simulated flow: every row of a view is found by its key, whatever was merged, lost and opened again."""
+"""Look-ups in a simulated flow: every row of a view is found by its key, after any merge, loss and reopening."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast.trace.name import ALL
 
 
 def check_beside(engine: Engine) -> None:
-    """As another thread looks rows up, in layers that stay open from one look-up to the next: in one view, another one
-    after each epoch. Damage that is not found yet is no matter of this."""
+    """Look rows up as another thread does, in layers that stay open from one look-up to the next; in one view per
+    epoch, in turn. Damage that no one has found yet is ignored here."""
     if not engine.live.reads_layers or engine.live.last < 0:
         return
     views = list(engine.declared.views)
@@ -25,7 +25,7 @@ def check_beside(engine: Engine) -> None:
 
 
 def check_in_turn(engine: Engine) -> None:
-    """As a flow looks rows up in its turn, wherever members keep them."""
+    """Look rows up as the flow's own calls do, on whichever members keep them."""
     for view in engine.declared.views:
         kept, at = engine.views.readable(view, None)
         _check(view, kept, at, engine, beside=False)

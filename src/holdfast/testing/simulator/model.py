@@ -1,8 +1,8 @@
 """The simulated flows: their sources, their views, and what the views must hold, in plain Python.
 
-Two sources: ``orders`` (rows come and go) and ``users`` (rows only come). Between them the flows have every kind of
-keyed operator: an aggregate, a join, an aggregate behind an exchange of the join, a distinct, a top-k, a loop, draws,
-and rows that come and go as time passes, over a source whose rows expire. A run has one flow.
+Two sources: ``orders`` (rows are inserted and deleted) and ``users`` (rows are only inserted). Together the flows have
+every kind of keyed operator: an aggregate, a join, an aggregate after an exchange of the join, a distinct, a top-k, a
+loop, draws, and rows that come and go as time passes, over a source whose rows expire. A run has one flow.
 """
 
 from __future__ import annotations
@@ -41,28 +41,29 @@ VIEWS = {
     "live": "orders while their time is, from since until until",
     "lively": "SELECT user, sum(amount) AS total, count(*) AS orders FROM live GROUP BY user",
 }
-"""What the views are, for people. Their plans (`_plan`) are written as nodes: a simulation needs no Spark to read SQL.
-"""
+"""Descriptions of the views, for people. Their plans (`_plan`) are built of nodes, so that a simulation needs no Spark
+to read SQL."""
 
 EDITIONS = 3
-"""So many plans ``spend`` may be edited to, and with it ``top``. (Input that was released can be had again from the log
-only where rows of it come and go: so views over ``users`` stay as they are.)"""
+"""The number of plans between which ``spend``, and with it ``top``, may be edited. (Released input can be had again
+from the log only for a source whose rows are also deleted, so views over ``users`` are not edited.)"""
 
 FLOWS = (("spend", "top"), ("placed", "cities"), ("buyers", "spend"), ("live", "lively"))
-"""Views that make up a flow; all of them have sinks."""
+"""The views of each flow; all of them have sinks."""
 
 LOOP = "linked"
-"""A recursive view, which some flows have beside the others."""
+"""A recursive view, which some flows have in addition."""
 
 DRAWN = "drawn"
-"""A view whose rows are drawn, and asked of a function that never gives an answer twice. Some flows have it."""
+"""A view with drawn values and an outside function that never gives the same answer twice. Some flows have it in
+addition."""
 
 START = 1_700_000_000_000_000
-"""When a simulation begins, in microseconds. It takes a minute or two."""
+"""The time at which a simulation begins, in microseconds since 1970. It lasts a minute or two of simulated time."""
 
 LIFE = 40_000_000
-"""So long after the beginning of its time an order expires, in flows in which orders do. Moments are numbers here: no
-Spark is needed to read them."""
+"""Microseconds after its start at which an order expires, in flows with expiring orders. Moments are numbers here, so
+that no Spark is needed to read them."""
 
 Row = tuple[int, ...]
 Bag = Counter[Row]
@@ -70,7 +71,7 @@ Bag = Counter[Row]
 
 @cache
 def left(flow: tuple[str, ...]) -> dict[str, Node]:
-    """The sources whose rows expire, as what is left of them."""
+    """Source → the plan of its rows that have not expired, for sources whose rows expire."""
     if "live" not in flow:
         return {}
     orders = Source("orders", ORDERS)
@@ -80,7 +81,7 @@ def left(flow: tuple[str, ...]) -> dict[str, Node]:
 
 @cache
 def plans(flow: tuple[str, ...], edition: int = 0) -> dict[str, Node]:
-    """The plans of a flow's views."""
+    """Return the plans of a flow's views."""
     catalog: dict[str, Node] = {name: Source(name, fields) for name, fields in SOURCES.items()}
     catalog |= left(flow)
     views: dict[str, Node] = {}
@@ -91,9 +92,9 @@ def plans(flow: tuple[str, ...], edition: int = 0) -> dict[str, Node]:
 
 
 def _plan(view: str, tables: Mapping[str, Node], edition: int) -> Node:
-    """The plan of a view over the plans of what it reads."""
+    """Return the plan of a view over the plans of the collections that it reads."""
     match view:
-        case "spend":  # per user, what was spent and how often; of amounts above 0, or doubled, in other editions
+        case "spend":  # per user: amount and number of orders; other editions filter by amount > 0, or double it
             amount = tables["orders"].column("amount")
             rows = _computed(tables["orders"], spent=_made("*", amount, _long(2)) if edition == 2 else amount)
             rows = Linear(rows, condition(">", amount, _long(0)), same(rows)) if edition == 1 else rows
@@ -107,14 +108,14 @@ def _plan(view: str, tables: Mapping[str, Node], edition: int) -> Node:
             return Aggregate(tables["placed"], ("city",), calls)
         case "buyers":
             return Aggregate(_columns(tables["orders"], "user"), ("user",), ())
-        case "linked":  # a recursive view: labels that are handed on along orders, the least of each
+        case "linked":  # a recursive view: labels travel along orders, and each user keeps the least
             return _linked(tables["orders"])
         case "drawn":
             return _drawn(tables["orders"])
         case "top":
             order = (Order("total", descending=True, nulls_first=False), Order("user", False, nulls_first=True))
             return TopK(_columns(tables["spend"], "user", "total"), order, 3)
-        case "live":  # orders while their time is
+        case "live":  # orders between their two moments
             orders = tables["orders"]
             number, user = orders.column("id"), orders.column("user")
             until = _moment(START, _made("+", number, _made("*", user, _long(50))))
@@ -152,12 +153,12 @@ _ASKED = itertools.count()
 
 
 def ask(number: int) -> int:
-    """The world outside: each answer is another one, so an answer that is asked for again is seen."""
+    """The outside function: each call has another answer, so a repeated call is noticed."""
     return next(_ASKED)
 
 
 _LINKED = 12
-"""So many users there are."""
+"""The number of users."""
 
 _COUNT = Call("orders", "count", (), "bigint")
 
@@ -175,7 +176,7 @@ def _long(value: int) -> Tree:
 
 
 def _moment(start: int, tenths: Tree) -> Tree:
-    """A moment so many tenths of a second after ``start``."""
+    """The moment ``tenths`` of a second after ``start``."""
     return _made("+", _long(start), _made("*", tenths, _long(100_000)))
 
 
@@ -184,19 +185,19 @@ def _columns(node: Node, *names: str) -> Node:
 
 
 def _computed(node: Node, **expressions: Tree) -> Node:
-    """``node`` with further columns."""
+    """Return ``node`` with further columns."""
     return Linear(node, None, (*same(node), *(Named(name, tree) for name, tree in expressions.items())))
 
 
 @cache
 def edition_of(log: str) -> int:
-    """Which edition of ``spend`` a log keeps."""
+    """Return the edition of ``spend`` that a log keeps."""
     fingerprints = [fingerprint(plans(("spend",), number)["spend"]) for number in range(EDITIONS)]
     return fingerprints.index(log.partition("-")[0])
 
 
 def expected(view: str, orders: Bag, users: Bag, clock: int, edition: int = 0) -> Bag:
-    """The rows of a view over these inputs, when it is ``clock``; of drawn ones without what was drawn."""
+    """Return the rows of a view over these inputs at the time ``clock``, without drawn columns."""
     if view == DRAWN:
         return orders
     if view == "live":
@@ -266,7 +267,7 @@ def _placed(orders: Bag, users: Bag) -> Bag:
 
 
 def without_draws(view: str, rows: Bag) -> Bag:
-    """The rows of a view without what was drawn for them."""
+    """Return the rows of a view without drawn columns."""
     if view != DRAWN:
         return rows
     found: Bag = Counter()
@@ -276,7 +277,7 @@ def without_draws(view: str, rows: Bag) -> Bag:
 
 
 def flow_of(seed: int) -> tuple[str, ...]:
-    """The views of the flow of a seed; one in eight has a loop, another one draws."""
+    """Return the views of a seed's flow; one flow in eight has a loop, another one in eight has draws."""
     flow = FLOWS[seed % len(FLOWS)]
     more = {6: (LOOP,), 1: (DRAWN,)}
     return (*flow, *more.get(seed % 8, ()))

@@ -1,5 +1,5 @@
 """Rounds of a loop as simulated Spark jobs (`spark/round_jobs.py`): the tasks of a job run one after the other, in any
-order, and what they hand to each other arrives in any order."""
+order, and their messages arrive in any order."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from holdfast.task.round_tasks import RoundJob, begin_rounds, run_round_stage
 from holdfast.task.stage import EpochSpec
 
 Attempts: TypeAlias = Callable[[Callable[[], list[Message]]], list[Message]]
-"""Run a task, maybe several times; what it sends."""
+"""Run a task, maybe several times, and return its messages."""
 
 StageTask: TypeAlias = Callable[[Program, EpochSpec, RoundJob, int, int, int, Iterable[Message]], Iterable[Message]]
-"""As `run_round_stage`."""
+"""The signature of `run_round_stage`."""
 
 
 def told_of_jobs(epoch: EpochSpec) -> EpochSpec:
-    """The epoch, with rounds of its loops as jobs, drawn by its digest: of three epochs one has none."""
+    """Return the epoch with rounds of its loops as jobs, drawn by its digest. A third of all epochs has none."""
     dice = random.Random(epoch.digest)
     if epoch.undo is not None or dice.random() < 1 / 3:
         return epoch
@@ -37,7 +37,7 @@ def told_of_jobs(epoch: EpochSpec) -> EpochSpec:
 
 
 def remove_scratch(epoch: EpochSpec) -> None:
-    """Remove what the rounds of an epoch have left."""
+    """Remove the files of an epoch's rounds."""
     if epoch.round_jobs is not None:
         shutil.rmtree(epoch.round_jobs.scratch)
 
@@ -50,7 +50,7 @@ def run_job(
     attempts: Attempts,
     stage_task: StageTask = run_round_stage,
 ) -> list[Message]:
-    """Run one job: all of its tasks, stage by stage; what the last ones send to the driver."""
+    """Run all tasks of one job, stage by stage. Return the messages of the last ones, for the driver."""
     (operator,) = (each for each in program.operators if each.id == job.operator)
     assert isinstance(operator.spec, LoopSpec) and epoch.round_jobs is not None
     shares = range(epoch.round_jobs.shares)

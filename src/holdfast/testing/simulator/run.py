@@ -1,6 +1,6 @@
-"""Carrying out a simulation, checking it, and cutting a failing one down.
+"""Simulations: carry out the actions, check the results, and shrink a failing run.
 
-The file is long because carrying out, checking and cutting down share the state of one simulation.
+The file is long because these three share the state of one simulation.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ from holdfast.trace.name import ALL
 
 LENGTH = 36
 _EXPECTED = (StoreError, SinkError)
-"""What a flow may raise when places fail; it must be right all the same."""
+"""Errors that a flow may raise when locations and sinks fail; its results must be right all the same."""
 
 
 class Crash(BaseException):
@@ -84,7 +84,7 @@ class Crash(BaseException):
 
 @dataclass(frozen=True)
 class SimulationFailure:
-    """What went wrong, at which action."""
+    """An error of a simulation, and the action at which it occurred."""
 
     what: str
     place: int
@@ -96,26 +96,26 @@ class SimulationFailure:
 
 
 class SimulatedDriver:
-    """A driver on a host: an engine, and where it is to die."""
+    """A driver on a host: an engine, and the mark at which it is to die."""
 
     def __init__(self, world: World, host: int, opened: Callable[[], None]) -> None:
-        """``opened`` is called when it takes the log over."""
+        """``opened``: called when the driver takes over the log."""
         self.world = world
         self.host = host
         self.opened = opened
         self.engine: Engine | None = None
         self.safe = -1
         self.filled = -1
-        """State was filled as of this epoch when it was opened."""
+        """The epoch as of which state was filled when the driver was opened."""
 
         self.dying: tuple[str, int] | None = None
         self.partitions: int | None = None
-        """None: the seed decides."""
+        """The number of partitions. None: the seed decides."""
 
     def open(self) -> Engine:
         if self.engine is None:
             world = self.world
-            # First a function: what it alone has seen may be lost with a host.
+            # The first sink is a function: an epoch that only it has seen may be lost with a host.
             sinks: list[tuple[str, SimulatedSink | SimulatedFunction]] = [
                 (view, SimulatedFunction(world, view)) for view in world.flow[:1]
             ]
@@ -149,7 +149,7 @@ class SimulatedDriver:
                 raise Crash(mark)
 
     def die(self) -> None:
-        """The process is gone: what it held in memory with it, its locks too."""
+        """End the process: its memory and its locks are gone."""
         if self.engine is not None:
             self.engine.abandon()
             forget_all()
@@ -158,7 +158,7 @@ class SimulatedDriver:
 
 
 class Simulation:
-    """One run."""
+    """One run of a simulation."""
 
     def __init__(
         self,
@@ -174,38 +174,38 @@ class Simulation:
         if scattered:
             self.world.scatter(1 + seed % 4)
         self.losing: tuple[int, str, int] | None = None
-        """A member is lost at a mark: a seed, the mark, and how often it must be reached."""
+        """A member is lost at a mark: (seed, mark, how often the mark must be reached)."""
 
         self.killing: tuple[str, int] | None = None
-        """A task dies at a mark, when it was reached so often."""
+        """A task dies at a mark: (mark, how often it must be reached)."""
 
         self.drivers = [SimulatedDriver(self.world, host, partial(self._opened, host)) for host in range(act.HOSTS)]
         self.latest: SimulatedDriver | None = None
-        """The driver that opened the log last. Any other that still runs is stale."""
+        """The driver that opened the log last. Any other running driver is stale."""
 
         self.hurt: set[int] = set()
-        """Locations that lost something which was not yet copied there again."""
+        """Locations that lost data which was not yet copied there again."""
 
         self.filled = -1
-        """State was filled as of this epoch: what was before cannot be read as of any more."""
+        """The epoch as of which state was filled: views cannot be read as of earlier epochs."""
 
         self._lineages: dict[str, Lineage] = {}
-        """Every epoch that any driver called complete, by its digest: what they fold is looked up here."""
+        """Digest → lineage of every epoch that any driver called complete. Used to look up folded epochs."""
 
         self.bases: set[int] = set()
-        """The epochs up to which drivers have folded."""
+        """The epochs up to which drivers have folded lineage."""
 
         self.branches = 0
-        """So many branches were there at the end."""
+        """The number of branches at the end."""
 
         self.drained = 0
-        """So many members have left on purpose."""
+        """The number of members that were drained."""
 
         self.rewinds = 0
-        """So many rewinds were asked for."""
+        """The number of rewinds."""
 
         self.approximate = 0
-        """So many times views were read that were approximate."""
+        """How many approximate views were read."""
 
     def _opened(self, host: int) -> None:
         self.latest = self.drivers[host]
@@ -278,14 +278,14 @@ class Simulation:
                 self.world.sink_failing = failing
 
     def _drain(self, engine: Engine, chance: random.Random) -> None:
-        """Have a member leave, and go: it must cost no epoch, unless others were lost meanwhile."""
+        """Drain a member: no epoch may be computed again, unless other members were lost meanwhile."""
         members = sorted(self.world.members)
         if len(members) < 2 or engine.last < 0:
             return
         engine.step()
         leaving = chance.choice(sorted(self.world.members))
         before = set(self.world.members)
-        with suppress(UnknownName, DeclarationError):  # it is gone, or the others are leaving, too
+        with suppress(UnknownName, DeclarationError):  # the member is gone, or all others are leaving, too
             engine.moves.bring_ahead(engine.moves.heirs(leaving))
             done = engine.drain(leaving)
             if done.epochs and before == set(self.world.members) and not done.damaged:
@@ -295,7 +295,7 @@ class Simulation:
                 self.world.lose_member(leaving)
 
     def _rewind(self, engine: Engine, chance: random.Random) -> None:
-        """Go back to some epoch; to the earliest that is possible, if that one is not."""
+        """Rewind to some epoch; to the earliest possible one, if that one is not."""
         if engine.last < 1:
             return
         try:
@@ -310,7 +310,7 @@ class Simulation:
     def _promote(self, chance: random.Random, driver: SimulatedDriver) -> None:
         engine = driver.open()
         if branching.promote(self.world, engine, chance):
-            self.filled = max(self.filled, engine.last)  # as an edited view, it is not read as of before that
+            self.filled = max(self.filled, engine.last)  # like an edited view, it cannot be read as of earlier epochs
             driver.die()
             driver.open().step()
 
@@ -333,7 +333,7 @@ class Simulation:
             driver.die()
         except _EXPECTED as error:
             if "query as it was" in str(error):
-                # The rows before an edit were lost with a disk: the edit is taken back, as the error says.
+                # The rows from before an edit were lost with a disk: the edit is taken back, as the error advises.
                 driver.die()
                 self.world.edition = self.world.seen_edition()
         finally:
@@ -354,7 +354,7 @@ class Simulation:
                 self._lineages[record.digest] = record
 
     def whole(self, history: History) -> list[Lineage]:
-        """A history from epoch 0 on, whatever of it was folded."""
+        """Return the lineage of a history from epoch 0 on, folded epochs included."""
         found = [record for record in history if not isinstance(record, Folded)]
         if history.base is not None:
             found.insert(0, self._lineages[history.base.digest])
@@ -405,14 +405,14 @@ class Simulation:
         if not layers:
             return
         path = max(chance.sample(layers, min(3, len(layers))), key=lambda path: path.stat().st_size)
-        # A new file: a process that had mapped the old one keeps it, as it would keep what is in its memory.
+        # Write a new file: a process that has mapped the old one keeps it, like the content of its memory.
         whole = path.read_bytes()
         path.unlink()
         path.write_bytes(_damaged(whole, chance, cut))
 
     def _may_hurt(self, location: int) -> bool:
-        """One copy less than there must be is what the flow promises to survive; damage that was not yet repaired
-        counts."""
+        """Whether a location may be damaged: the flow promises to survive the loss of one copy fewer than
+        ``MIN_REPLICAS``. Damage not yet repaired counts. Notes the location if True."""
         if len(self.hurt | {location}) >= MIN_REPLICAS:
             return False
         self.hurt.add(location)
@@ -428,12 +428,12 @@ class Simulation:
             store.write(path, _damaged(store.read(path), chance, cut))
 
     def _healed(self, driver: SimulatedDriver) -> None:
-        """A location that was lost is whole again when a driver that saw it empty has copied everything."""
+        """Note locations that are whole again: a driver that saw the loss has copied everything."""
         for location in sorted(self.hurt):
             store = self.world.stores[location]
             if self.world.faults[location].get("truncate"):
                 continue
-            held = driver.engine is not None and driver.engine.is_held(location)  # as far as the last look at it told
+            held = driver.engine is not None and driver.engine.is_held(location)  # as of its last listing
             if held and Replica(store).identify() and _is_intact(store):
                 self.hurt.discard(location)
 
@@ -450,7 +450,8 @@ class Simulation:
         driver.safe = safe
 
     def check_sinks(self, true: Sequence[Lineage]) -> None:
-        """Everything that a sink was given, after every epoch, is what the view held then. ``true``: the history."""
+        """Check that each sink's commits, after every epoch, add up to what the view held then. ``true``: the
+        history."""
         for view, commits in self.world.commits.items():
             started = self.world.started.get(view, 0)
             history = [*true[:started], *(commit.lineage for commit in commits[started:])]
@@ -465,13 +466,13 @@ class Simulation:
                 self._compare(f"sink of {view} after epoch {upto}", view, found, bags, clock, edition)
 
     def finish(self) -> None:
-        """Let everything heal, take what is left, and compare."""
+        """Stop all failures, take the remaining input, and compare everything with the model."""
         self.world.faults = [{} for _ in self.world.faults]
         self.world.sink_failing = 0.0
         for driver in self.drivers:
             driver.die()
         driver = self.drivers[0]
-        # The last disaster may strike in the first step; the second is told what to do about it.
+        # The last planned crash may happen in the first step; the second step recovers from it.
         for _ in range(2):
             self._drive(0, lambda driver: driver.open().step())
         engine = driver.open()
@@ -480,10 +481,10 @@ class Simulation:
             pass
         for _ in range(6):
             engine.upkeep()
-            engine.step()  # repairs what the upkeep found damaged
+            engine.step()  # repairs the layers that the upkeep found damaged
             engine.repair()
         if self.world.strategy != NoSync():
-            engine.make_safe()  # others leave more for later
+            engine.make_safe()  # other strategies make results safe later
             engine.step()
         self._remember(engine)
         history = self.whole(engine.history)
@@ -527,7 +528,7 @@ class Simulation:
         driver.engine = None
 
     def _check_views(self, subject: str, engine: Engine, at: int) -> None:
-        """The views of an engine are as its history says."""
+        """Check that the views of an engine hold what its history implies."""
         whole = self.whole(engine.history)[: at + 1]
         bags, clock = self.world.upto(whole), in_effect(whole)[-1].clock
         for view in self.world.flow:
@@ -541,26 +542,26 @@ class Simulation:
             raise Broken(f"{subject} is wrong: {difference(found, wanted)}")
 
     def _compare_draws(self, subject: str, view: str, found: Bag, epoch: int) -> None:
-        """What was drawn for a view is what its sink was given."""
+        """Check that the values drawn for a view are those that its sink was given."""
         if view == DRAWN and found != (given := view_after(self.world.commits[view][: epoch + 1])):
             raise Broken(f"{subject} was drawn otherwise than its sink has it: {difference(found, given)}")
 
 
 def edition_as_of(history: Sequence[Lineage], epoch: int) -> int:
-    """Which edition of the views an epoch had."""
+    """Return the edition of the views in an epoch."""
     said = [each.views["spend"] for each in history[: epoch + 1] if each.views and "spend" in each.views]
     return edition_of(said[-1]["log"]) if said else 0
 
 
 def _check_drawn(commits: Sequence[Commit], started: int) -> None:
-    """Of each row a sink sees one draw and one answer: what goes is what came, and nothing else changes."""
+    """Check a sink of drawn rows: each row has one draw and one answer, and is retracted as it was emitted."""
     forward = [commit for commit in commits[started:] if commit.lineage.rewind is None]
     answers = [row[-1] for commit in forward for row, diff in commit.change for _ in range(diff)]
     if len(answers) != len(set(answers)):
         raise Broken(f"answers were given to two rows: {[each for each, n in Counter(answers).items() if n > 1][:5]}")
     for epoch, commit in enumerate(commits[started + 1 :], started + 1):
         if commit.lineage.rewind is not None:
-            continue  # a row that went and came again has the values of before
+            continue  # a row that a rewind brings back has its former values
         changed: Bag = Counter()
         for row, diff in commit.change:
             changed[row] += diff
@@ -569,7 +570,7 @@ def _check_drawn(commits: Sequence[Commit], started: int) -> None:
 
 
 def _is_intact(store: MemoryLocation) -> bool:
-    """Whether every layer and segment of a location holds what its name says."""
+    """Whether every layer and segment of a location is intact and holds what its name says."""
     replica = Replica(store)
     try:
         for segment in replica.segments():
@@ -585,7 +586,7 @@ def _is_intact(store: MemoryLocation) -> bool:
 def _damaged(whole: bytes, chance: random.Random, cut: bool) -> bytes:
     if cut:
         return whole[: chance.randrange(len(whole))]
-    # Not in the zeros that fill a file up: most of those mean nothing.
+    # Not in a zero byte: most of them are padding.
     place = chance.choice([place for place, byte in enumerate(whole) if byte])
     return whole[:place] + bytes([whole[place] ^ (1 << chance.randrange(8))]) + whole[place + 1 :]
 
@@ -597,10 +598,10 @@ def run(
     on_loss: str = "replay",
     strategy: Strategy | None = None,
 ) -> SimulationFailure | None:
-    """Carry out the actions in the world of a seed; what went wrong, if anything did. ``scattered``: layers are kept by
-    members, each in a directory of its own; ``on_loss``: what is done when one of them is lost; ``strategy``: how
+    """Carry out the actions in the world of a seed. Return the failure, or None. ``scattered``: members keep the
+    layers, each in a directory of its own. ``on_loss``: the flow's policy when a member is lost. ``strategy``: how
     results are protected."""
-    # In memory, where there is such a place: a sync that takes no time.
+    # In memory, where possible: a sync there takes no time.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     root = Path(tempfile.mkdtemp(prefix="holdfast-simulation-", dir=memory))
     simulation = Simulation(seed, root, scattered, on_loss, strategy)
@@ -632,10 +633,13 @@ def simulate(
     rewinds: bool = False,
     drains: bool = False,
 ) -> SimulationFailure | None:
-    """The run of a seed; ``scattered``: with layers that are kept by members, which come and go; with
-    ``on_loss="continue"`` the flow goes on without what is lost, until it is repaired. ``strategy``: one under which
-    recovery is precise; by default ``hf.nosync()``. ``branches``: with branches that are made, fed and removed;
-    ``rewinds``: with rewinds; ``drains``: with members that leave on purpose."""
+    """Run the simulation of a seed. Return the failure, or None.
+
+    ``length``: the number of drawn actions. ``scattered``: members keep the layers, and come and go.
+    ``on_loss="continue"``: the flow continues without lost layers, until it is repaired. ``strategy``: one under which
+    recovery is precise; by default ``hf.nosync()``. ``branches``: branches are made, fed and removed. ``rewinds``: the
+    flow is rewound. ``drains``: members leave on purpose.
+    """
     actions = actions_of(seed, length, scattered, on_loss)
     actions = with_branches(seed, actions) if branches else actions
     actions = with_drains(seed, actions) if drains else actions
@@ -651,7 +655,7 @@ def shrink(
     on_loss: str = "replay",
     strategy: Strategy | None = None,
 ) -> SimulationFailure:
-    """A failing run with fewer actions: parts are left out, larger ones first, for as long as it fails."""
+    """Return a failing run with fewer actions: parts are left out, larger ones first, as long as it still fails."""
     size = max(1, len(failure.actions) // 2)
     while size and attempts:
         start = 0

@@ -1,6 +1,7 @@
-"""A simulated Spark: tasks run one after the other, in any order, some of them twice, some after a failure.
+"""A simulated Spark: tasks run one after the other, in any order; some run twice, some again after a failure.
 
-Some epochs run in one task, as small ones do."""
+Some epochs run in one task, as small ones do.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +37,10 @@ from holdfast.testing.simulator.round_jobs import remove_scratch, run_job, told_
 from holdfast.testing.simulator.world import World
 
 _TWICE = 0.1
-"""How often Spark runs a task again although it had run: a lost result, a speculative copy."""
+"""The probability that a task that ran runs again: its result was lost, or there was a speculative copy."""
 
 _CUT = 0.05
-"""How often a task's input breaks off, so that Spark runs it again: what it has done until then stays done."""
+"""The probability that a task's input breaks off, and the task runs again; its work until then stays."""
 
 
 class TaskDied(BaseException):
@@ -47,7 +48,7 @@ class TaskDied(BaseException):
 
 
 class SimulatedRunner:
-    """Runs everything in this thread. Where the world has members, each in its own directory."""
+    """Runs everything in this thread. If the world has members, each task runs in its member's directory."""
 
     threads = False
     grace = 0.0
@@ -84,7 +85,7 @@ class SimulatedRunner:
         self.ownership.hand_over(moves)
 
     def on(self, member: str, function: Callable[[], R]) -> R:
-        """Call ``function`` on a member. One that is gone, or goes in the meantime, cannot be reached."""
+        """Call ``function`` on a member. Raises `MemberUnreachable` if the member is gone, or goes meanwhile."""
         if not self.scattered:
             return function()
         if member not in self._world.members:
@@ -99,7 +100,7 @@ class SimulatedRunner:
         finally:
             del os.environ[LOCAL]
         if member not in self._world.members:
-            shutil.rmtree(place, ignore_errors=True)  # what it wrote when it was gone already
+            shutil.rmtree(place, ignore_errors=True)  # files that it wrote after it was gone
             raise unreachable(f"{MISPLACED}: {member} is gone")
         return result
 
@@ -153,14 +154,14 @@ class SimulatedRunner:
         return self._world.random.getrandbits(63)
 
     def another(self, member: str) -> str:
-        """Some member, most often that one."""
+        """Return a member, most often ``member`` itself."""
         if not self.scattered or self._world.random.random() >= self._world.elsewhere:
             return member
         return self._world.random.choice(sorted(self._world.members))
 
 
 class SimulatedJob:
-    """One epoch after the other, as messages in memory."""
+    """Runs epochs, with messages in memory."""
 
     def __init__(self, program: Program, chance: random.Random, runner: SimulatedRunner) -> None:
         self._program = program
@@ -181,7 +182,7 @@ class SimulatedJob:
         return Outcome(self._in_stages(epoch, messages), 0.0, 0.0)
 
     def _in_stages(self, epoch: EpochSpec, messages: list[Message]) -> tuple[TaskReport, ...]:
-        """Run the stages. Large rounds of loops are jobs, and the stages from the loop's on run again behind them."""
+        """Run the stages. Large rounds of loops run as jobs, and then the stages run again from the loop's stage on."""
         if not self._runner.scattered and any(isinstance(each.spec, LoopSpec) for each in self._program.operators):
             epoch = told_of_jobs(epoch)
         exchanged, first = {1: messages}, 1
@@ -198,7 +199,8 @@ class SimulatedJob:
             remove_scratch(epoch)
 
     def _with_jobs(self, epoch: EpochSpec, found: LargeRound) -> EpochSpec:
-        """Run the rounds of a loop as jobs, from the one on that was found too large."""
+        """Run the rounds of a loop as jobs, from the round that was found too large on. Return the epoch to continue
+        with."""
         assert epoch.round_jobs is not None
         jobs = epoch.round_jobs
         (operator,) = (each for each in self._program.operators if each.id == found.operator)
@@ -211,17 +213,17 @@ class SimulatedJob:
         return replace(epoch, round_jobs=replace(jobs, done=done))
 
     def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
-        """A simulation is as warm as it gets."""
+        """Do nothing: a simulation needs no warm-up."""
 
     def _shares(self, items: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
-        """What is read from the log is read where it is; the rest in two tasks, anywhere."""
+        """Yield (member, items) per task: parts of the flow's own log on the owners, the rest in two tasks anywhere."""
         free = [item for item in items if not hasattr(item[1], "low")]
         half, somewhere = len(free) // 2, self._runner.owner(0)
         yield somewhere, free[:half]
         yield somewhere, free[half:]
         for item in items:
             if hasattr(item[1], "low"):
-                # As a task gets it: it reads what is where it is.
+                # A copy, as a task gets one: it reads the layers of its own member.
                 yield self._runner.owner(item[1].low), [(item[0], replace(item[1], kept=copy(item[1].kept)))]
 
     def _whole(self, epoch: EpochSpec, items: Sequence[Any]) -> list[Message]:
@@ -264,8 +266,8 @@ class SimulatedJob:
     def _attempts(
         self, epoch: EpochSpec, task: Callable[[], list[Message]], where: Callable[[], str] = str
     ) -> list[Message]:
-        """Run a task, maybe twice, on the members that ``where`` gives. One that meets an error says so, and the others
-        go on, as in Spark; one that cannot be run where it must be ends the job."""
+        """Run a task, maybe twice, on the members that ``where`` returns. A task that meets an error sends the error,
+        and other tasks continue, as in Spark. A task whose member cannot be reached ends the job."""
         try:
             if self._random.random() < _TWICE:
                 with suppress(TaskDied):
@@ -281,6 +283,6 @@ class SimulatedJob:
 
 
 def _in_one_task(epoch: EpochSpec) -> bool:
-    """Some epochs are small; which way one was run must not show in anything, and a replay of it takes the other."""
+    """Whether an epoch runs in one task. Results must not depend on it; a replay of such an epoch runs in stages."""
     usual = not epoch.owners and epoch.first == epoch.number and epoch.run is None and epoch.write is None
     return usual and epoch.number % 3 == 1

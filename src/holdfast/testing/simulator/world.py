@@ -1,4 +1,4 @@
-"""What surrounds a flow in a simulation: time, input, a sink, hosts with disks, and places for the log."""
+"""The surroundings of a flow in a simulation: time, input, a sink, hosts with disks, and locations for the log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Broken(Exception):
 
 
 class Forgotten(InputError):
-    """Input is read that was released. Only a driver that was taken over from may meet that."""
+    """Released input is read again. Only a stale driver, whose log another has taken over, may do that."""
 
 
 Change = tuple[Row, int]
@@ -52,49 +52,50 @@ class World:
     def __init__(self, seed: int, root: Path) -> None:
         self.random = random.Random(seed)
         self.flow = flow_of(seed)
-        """The views."""
+        """The views of the flow."""
 
         self.edition = 0
-        """Which edition of them a driver that is started now has."""
+        """The edition of the views of a driver that is started now."""
 
         self.root = root
         self.feeds: dict[str, list[list[Change]]] = {name: [] for name in SOURCES}
-        """Source → what arrived, batch by batch. An offer is a range of batches."""
+        """Source → the batches that arrived. An offer is a range of batches."""
 
         self.forgotten: dict[str, int] = dict.fromkeys(SOURCES, 0)
-        """Source → batches before this one were released: nobody can read them any more."""
+        """Source → the first batch that can still be read; earlier ones were released."""
 
         self.rows: dict[str, Bag] = {name: Counter() for name in SOURCES}
         self.commits: dict[str, list[Commit]] = {}
         self.started: dict[str, int] = {}
-        """View → the first epoch that its sink was given, where that is not epoch 0."""
+        """View → the first epoch that its sink was given, if that is not epoch 0."""
 
         self.functions: dict[str, Function] = {}
-        """View → what a function was given that cannot tell, and skips the numbers that it has seen."""
+        """View → the state of its function, which cannot report what it took, and skips epoch numbers that it has
+        seen."""
 
         self.edits = 0
         self.lineages: dict[str, bytes] = {}
         """View → the lineage that came with its sink's last commit."""
 
         self.sinks_keep_lineage = seed % 3 != 0
-        """Whether sinks keep all lineage that is not durable elsewhere, and are carried only what is new."""
+        """Whether sinks keep all lineage that is not durable elsewhere, so that a commit brings only the new part."""
 
         self.stores = [MemoryLocation(f"memory://{number}") for number in range(LOCATIONS)]
         self.faults: list[dict[str, float]] = [{} for _ in range(LOCATIONS)]
         self.sink_failing = 0.0
-        """How often sinks fail."""
+        """The probability that an operation of a sink fails."""
 
         self.members: dict[str, Path] = {}
-        """Those that are there, with their directories; none if layers are kept by the driver's host."""
+        """Member → directory. Empty if the driver's host keeps the layers."""
 
         self.on_loss = "replay"
-        """What a flow does when one of them is lost."""
+        """The flow's policy when a member is lost."""
 
         self.strategy: Strategy = NoSync()
         """How results are protected."""
 
         self.elsewhere = 0.1
-        """How often a keyed task runs on another member than its own, where members have their own layers."""
+        """The probability that a keyed task runs on another member than the owner, if layers are scattered."""
 
         self._born = 0
         self.stopped = False
@@ -103,7 +104,7 @@ class World:
         self._now = START
 
     def seen_edition(self) -> int:
-        """The edition that the sinks have."""
+        """Return the edition of the views in the last epoch that the sinks have."""
         said = {
             commit.lineage.epoch: commit.lineage.views["spend"]["log"]
             for commits in self.commits.values()
@@ -120,7 +121,7 @@ class World:
         return self._now
 
     def locations(self) -> list[Unreliable]:
-        """The log's places as a driver sees them now, with their faults."""
+        """Return the log's locations for a driver, with their present faults."""
         return [
             Unreliable(
                 store,
@@ -138,7 +139,7 @@ class World:
     # -- members ------------------------------------------------------------------------------------------------------
 
     def scatter(self, count: int) -> None:
-        """From now on layers are kept by members, each in a directory of its own."""
+        """From now on members keep the layers, each in a directory of its own."""
         for _ in range(count):
             self.add_member()
 
@@ -150,7 +151,7 @@ class World:
         (self.members[name] / "member").write_text(name)
 
     def lose_member(self, name: str) -> None:
-        """A member is gone, with all its layers."""
+        """Remove a member, with all its layers."""
         shutil.rmtree(self.members.pop(name))
 
     # -- input --------------------------------------------------------------------------------------------------------
@@ -163,7 +164,8 @@ class World:
                 del self.rows[name][row]
 
     def upto(self, history: Sequence[Lineage]) -> dict[str, Bag]:
-        """What the sources held after the epochs of a history; each batch must have been taken once, in order."""
+        """Return the rows of the sources after the epochs of a history. Raises `Broken` unless each batch was taken
+        once, in order."""
         taken = dict.fromkeys(SOURCES, 0)
         bags: dict[str, Bag] = {name: Counter() for name in SOURCES}
         for lineage in in_effect(history):
@@ -181,7 +183,8 @@ class World:
 
 
 def in_effect(history: Sequence[Lineage]) -> list[Lineage]:
-    """The epochs of a history, from epoch 0 on, that no rewind has undone; the plain way, from the last one back."""
+    """Return the epochs of a history, from epoch 0 on, that no rewind has undone. A plain second implementation, from
+    the last one back."""
     found = []
     epoch = len(history) - 1
     while epoch >= 0:
@@ -194,7 +197,7 @@ def in_effect(history: Sequence[Lineage]) -> list[Lineage]:
 
 @dataclass(frozen=True)
 class BatchPart:
-    """Some batches of a source."""
+    """A part of a source: some of its batches."""
 
     world: World = field(repr=False)
     name: str
@@ -211,7 +214,7 @@ class BatchPart:
 
 
 class SimulatedSource(Source):
-    """A source as one driver sees it: it reads what the world holds, and lets the world forget."""
+    """A source, as one driver has it: it reads the world's batches, and releases them."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
@@ -239,7 +242,8 @@ class SimulatedSource(Source):
 
 @dataclass
 class Function:
-    """A consumer that remembers the greatest number it has dealt with, and skips what is not greater."""
+    """The state of a function as a sink: it remembers the greatest epoch that it was given, and skips epochs up to
+    that."""
 
     seen: int = -1
     took: set[str] = field(default_factory=set)
@@ -247,7 +251,7 @@ class Function:
 
 
 class SimulatedFunction(Sink):
-    """A function as one driver sees it: it cannot tell what it was given."""
+    """A function as a sink, as one driver has it: it cannot report which epochs it took."""
 
     def __init__(self, world: World, view: str) -> None:
         self._world = world
@@ -268,9 +272,10 @@ class SimulatedFunction(Sink):
 
 
 class SimulatedSink(Sink):
-    """A transactional sink as one driver sees it. It takes an epoch once, or refuses a stale driver; sometimes it
-    fails before it took one, sometimes after, and then it may or may not be able to say so. In some worlds it keeps all
-    lineage that it is given until it is durable elsewhere, in others that of the last commit."""
+    """A transactional sink, as one driver has it. It takes an epoch once, and refuses a stale driver. Sometimes it
+    fails before it took an epoch, sometimes after, and then it may or may not be able to report what it took. In some
+    worlds it keeps all lineage that it is given until that is durable elsewhere, in others only the lineage of the last
+    commit."""
 
     def __init__(self, world: World, view: str) -> None:
         self._world = world
@@ -305,7 +310,7 @@ class SimulatedSink(Sink):
             raise Broken(f"the sink has epoch {len(self._commits) - 1}, and is given epoch {epoch}")
         else:
             if epoch > len(self._commits):
-                # It has nothing yet, and the view was edited: it starts with the view as it is now.
+                # The sink is empty, and the view was edited: the first epoch given is the view as it is now.
                 self._world.started[self.view] = epoch
                 self._commits += [Commit(mine, [])] * epoch
             rows = list(zip(*(column.to_pylist() for column in change.columns), strict=True))
@@ -315,7 +320,7 @@ class SimulatedSink(Sink):
             raise StoreError("the sink took the epoch, and says that it failed")
 
     def _kept(self, lineage: bytes) -> bytes:
-        """What it keeps of the lineage that it has and is given now. There must be no gap in it."""
+        """Return the lineage to keep, of the known and the given one. Raises `Broken` if there is a gap in it."""
         if not self.keeps_lineage:
             return lineage
         given = from_lines(lineage)
@@ -327,7 +332,7 @@ class SimulatedSink(Sink):
 
 
 def view_after(commits: Sequence[Commit]) -> Bag:
-    """What a sink's commits add up to."""
+    """Return the rows to which a sink's commits add up. Raises `Broken` if a row has a negative count."""
     total: Bag = Counter()
     for commit in commits:
         for row, diff in commit.change:
@@ -339,12 +344,12 @@ def view_after(commits: Sequence[Commit]) -> Bag:
 
 
 def difference(found: Mapping[Row, int], wanted: Mapping[Row, int]) -> str:
-    """What is wrong with a bag, for people."""
+    """Describe the first differences between two bags, for messages."""
     rows = sorted(set(found) | set(wanted))
     pairs = [(row, found.get(row, 0), wanted.get(row, 0)) for row in rows]
     return "; ".join([f"{row}: {has} instead of {should}" for row, has, should in pairs if has != should][:5])
 
 
 def bag_of(table: pa.Table) -> Bag:
-    """The rows of a table."""
+    """Return the rows of a table as a bag."""
     return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
