@@ -19,4 +19,4 @@ INSTEAD = {
     "aes_encrypt": "give it the mode, the padding and the IV",
 }
 INSTEAD_OF_ANY = "register a function with flow.udf and hf.nondeterministic: its answers are kept"
-"""What to write instead of any other such function."""
+"""The advice for any function that is not in `INSTEAD`."""

@@ -93,7 +93,7 @@ _LACKING = re.compile(
     r"(?:Error from python worker:\s+(?P<python>\S+): .*?|cloudpickle\.loads\([^\n]*\n[ ^]*\nModuleNotFoundError: )"
     r"No module named '(?P<module>[\w.]+)'"
 )
-"""Matches the error of a worker that does not start, and of one that cannot load its function."""
+"""Matches two errors: a worker does not start, or a worker cannot load its function."""
 
 _DIED = (
     (r"Python worker exited unexpectedly|Python worker .*crashed", "the Python worker that ran a task died"),

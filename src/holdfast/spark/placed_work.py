@@ -56,7 +56,7 @@ class PlacedWork:
 
         self._executors: dict[str, str] = {}
         self.losses = 0
-        """How often a host was left without an executor."""
+        """How many times a host lost its last executor."""
 
         self._places: tuple[tuple[str, ...], RDD[bytes]] | None = None
         """(The owners' hosts, a collection whose partitions prefer them). Kept until owners or hosts change."""

@@ -42,11 +42,11 @@ SETTING = "spark.holdfast.resident"
 slot left over."""
 
 _PATIENCE = 10.0
-"""Seconds that an epoch may always take in the resident task; after `_SLOWER` times the last one's time, if that is
-more, it runs as a job."""
+"""The least time limit, in seconds, of an epoch in the resident task. When its limit is over, an epoch runs as a
+job."""
 
 _SLOWER = 20.0
-"""How many times the last epoch's time an epoch may take."""
+"""An epoch's time limit is this many times the time that the last epoch took, but at least `_PATIENCE`."""
 
 _AGAIN = 5.0
 """Seconds between two attempts to start a task."""

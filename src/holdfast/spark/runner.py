@@ -31,7 +31,7 @@ from holdfast.task.program import Program, bounds
 
 
 def _yielding(function: Callable[[list[T]], list[R]]) -> Callable[[list[T]], list[R]]:
-    """Return ``function`` as one that runs in a thread of low priority."""
+    """Wrap ``function``, so that it runs in a thread of low priority."""
 
     def call(items: list[T]) -> list[R]:
         with ThreadPoolExecutor(1, initializer=yield_to_epochs) as thread:

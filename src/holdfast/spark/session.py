@@ -31,7 +31,7 @@ SETTINGS = {
     # Maintenance runs beside epochs, with less weight.
     "spark.scheduler.mode": "FAIR",
     "spark.scheduler.allocation.file": str(Path(__file__).with_name("fairscheduler.xml")),
-    # Where a keyed task runs is decided by where its layers are, not by where its input is.
+    # A keyed task runs where its layers are, not where its input is.
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.locality.wait": "0",
     # Exchanges move Arrow buffers that live for milliseconds, within one host.

@@ -1,6 +1,6 @@
 """Spark's own expressions, called by name.
 
-An expression that Holdfast does not compute itself runs in Spark as the very object that Spark made when it analysed
+An expression that Holdfast does not compute itself runs in Spark as the same object that Spark made when it analysed
 the view. It gets a name, derived from its meaning, and in the texts of Holdfast's own queries (`spark.stretches`) it is
 a call of that name over the values of its holes: columns, and other parts that Holdfast computes. `known_to` registers
 those names as functions of a session: when Spark analyses such a query, it asks `_Builder` for the expression over the

@@ -1,4 +1,4 @@
-"""What a Python worker runs: the compiled program, one stage of it, and the messages between stages.
+"""The code that Python workers run: the compiled program, one stage of it, and the messages between stages.
 
 Private: it may change from one version to the next.
 """

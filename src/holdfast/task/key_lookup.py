@@ -125,8 +125,8 @@ def _named_in(rows: Any) -> tuple[str, ...]:
 
 
 def find(kept: ViewLog, at: int, asked: Question) -> pa.Table:
-    """Return the same as `answer`, where layers may be on several hosts: hosts that have some of the keys are asked in
-    turn."""
+    """Return the same as `answer`, where layers may be on several hosts: each host that has some of the keys is
+    asked."""
     low, high = 0, ALL
     if not asked.scan and len(searched := _searched(kept, asked)):
         low, high = int(searched.min()), int(searched.max()) + 1

@@ -34,7 +34,7 @@ SMALL = 20_000
 exchanges. Rows that the linear steps drop are cheap, and count as `weight` says."""
 
 _CHEAP = 8
-"""Rows that are read and dropped which cost as much as one row that goes on to an operator."""
+"""This many rows that are only read cost as much as one row that goes on to an operator."""
 
 _READ = 2 * _CHEAP
 _PASSED = 25

@@ -63,7 +63,7 @@ class EpochSpec:
     """The digest of the epoch before."""
 
     deliver: frozenset[str] = frozenset()
-    """Ids of the ``log`` operators whose output the driver wants, to hand it to sinks."""
+    """Ids of the operators whose output change the driver wants, to hand it to sinks."""
 
     clock: int = 0
     before: int = -(2**63)
@@ -110,7 +110,7 @@ class EpochSpec:
 
 @dataclass
 class TaskReport:
-    """What a task did, for the driver."""
+    """The results and measurements of one task, for the driver."""
 
     stage: int
     partition: int
@@ -163,7 +163,8 @@ class TaskReport:
 
 
 class Router:
-    """Takes changes from producers to the ports that want them: in this task, or as messages to other partitions."""
+    """Routes changes from producers to the ports that want them: within this task, or as messages to other
+    partitions."""
 
     def __init__(self, program: Program, epoch: EpochSpec, report: TaskReport, *, keep: bool = False) -> None:
         """``keep``: messages stay in this task's memory, so they are not encoded."""
@@ -178,7 +179,7 @@ class Router:
         rows)."""
 
     def send(self, producer: str, change: pa.Table) -> None:
-        """Route a producer's change along all its paths. Steps that several paths begin with in common run once."""
+        """Route a producer's change along all its paths. Paths with equal steps compute them once."""
         routes = self.program.routes.get(producer, ())
         done: dict[tuple[object, ...], pa.Table] = {}
         crossing: dict[Entry, pa.Table] = {}

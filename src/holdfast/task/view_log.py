@@ -21,7 +21,7 @@ from holdfast.trace.trace import Trace
 
 @dataclass(frozen=True)
 class ViewLog:
-    """Where a collection's rows are kept, and how. A plain value: it travels to the tasks."""
+    """The place and layout of a collection's kept rows. A plain value, which can be sent to tasks."""
 
     directory: str
     spec: LogSpec
@@ -33,7 +33,8 @@ class ViewLog:
         return self.table_of(self._scan(low, high, at), at)
 
     def over(self, low: int, high: int, read: Callable[[ViewLog, int, int], pa.Table]) -> pa.Table:
-        """Return the result of ``read`` for a range of key hashes, run where the layers of that range are."""
+        """Return the result of ``read`` for a range of key hashes. `ScatteredViewLog` runs it where the layers of each
+        part are."""
         return read(self, low, high)
 
     def trace(self, covers: OpenCovers, at: int) -> Trace:
@@ -88,11 +89,13 @@ class ViewLog:
         return quiet, self.changes(0, 2**64, at, at).drop_columns(["_epoch"])
 
     def folded(self, low: int, high: int, after: int, at: int) -> pa.Table:
-        """`Trace.folded_after` of a range of hashes, as a table: over several hosts, one row per host."""
+        """`Trace.folded_after` of a range of hashes, as a table: one row, or one per partition if several hosts have
+        the layers."""
         return pa.table({"upto": pa.array([self.open(low, high, at).folded_after(after)], pa.int64())})
 
     def quiet(self, low: int, high: int, after: int, upto: int, at: int) -> pa.Table:
-        """`Trace.is_quiet` of a range of hashes, as a table: over several hosts, one row per host."""
+        """`Trace.is_quiet` of a range of hashes, as a table: one row, or one per partition if several hosts have the
+        layers."""
         return pa.table({"quiet": [self.open(low, high, at).is_quiet(after, upto)]})
 
     def check(self, name: str, epoch: int) -> None:

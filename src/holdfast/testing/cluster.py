@@ -166,7 +166,7 @@ class Handle:
 
     @property
     def network(self) -> Network:
-        """The nodes and links of a cluster with namespaces."""
+        """The nodes and links of this cluster, if it has namespaces."""
         return Network(self.directory / _NETWORK)
 
     def cut(self, one: str, other: str, *, both: bool = True) -> None:

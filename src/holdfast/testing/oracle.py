@@ -41,7 +41,7 @@ _INTERPRETED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
-    # A broadcast is a job of its own; the inputs are one partition each, so that nothing is exchanged either.
+    # A broadcast needs a job of its own; without it nothing is exchanged either, since each input is one partition.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 

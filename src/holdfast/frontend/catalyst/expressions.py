@@ -3,7 +3,7 @@
 An expression whose classes are all known to `Expressions._native` is written out, every cast in its place: Holdfast may
 compute it itself (`operators.expressions.compile_term`). Any other is a `SparkExpression`: Spark's own expression
 object, with *holes* for the parts that Spark does not compute (columns, draws, users' functions, subqueries). So an
-expression that is not native crosses as the very expression that Spark made.
+expression that is not native crosses as Spark's own expression.
 
 AND, OR, NOT and comparisons are always written out, since joins, keys and temporal filters look into them. Below them
 an expression is native as a whole or foreign as a whole. An expression without any hole is a constant, which Spark's
@@ -77,7 +77,7 @@ _HOLES = CLOCKS | frozenset((
 
 
 def is_hole(expression: CatalystExpression) -> bool:
-    """Whether Holdfast gives the value of this part of an expression, and not Spark."""
+    """Whether Holdfast, not Spark, computes the value of this part of an expression."""
     return expression.kind in _HOLES
 
 

@@ -1,8 +1,9 @@
 """Expressions that Spark computes must give the same value each time: a replay must repeat them, and a deletion must
 retract the row as it was emitted.
 
-An expression that Spark calls nondeterministic is refused, unless its value is drawn (`frontend.placeholders`). So is
-one that depends on the session, the user or the file being read, although Spark calls it deterministic.
+An expression that Spark calls nondeterministic is refused, unless its value is drawn (`frontend.placeholders`). An
+expression that depends on the session, the user or the file being read is refused, too, although Spark calls it
+deterministic.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Spark's expressions written out as operations, for loops.
 
-Outside of loops, an expression that Holdfast does not compute crosses as the very object that Spark made. Inside a loop
-there is no Spark. So an expression that operations can express there (`operators.expressions.written_functions`) is
-also written out, over its holes, beside Spark's object. The written form does not count for the meaning (fingerprints):
-Spark's object does.
+Outside of loops, an expression that Holdfast does not compute crosses as Spark's own object. Inside a loop there is no
+Spark. So an expression that operations can express there (`operators.expressions.written_functions`) is also written
+out, over its holes, beside Spark's object. The written form does not count for the meaning (fingerprints): Spark's
+object does.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ MIN_REPLICAS = 2
 
 
 class Broken(Exception):
-    """Something that must never happen has happened."""
+    """A rule that must always hold was broken."""
 
 
 class Forgotten(InputError):
