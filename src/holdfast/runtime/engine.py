@@ -142,7 +142,7 @@ class Engine:
     ) -> None:
         """With a ``lease``, no epoch is completed while the lease is not held. ``told``: what sources and sinks know
         from earlier engines of this process. ``moves``: partitions change owners on purpose; copying then does not
-        begin at once but after the next epoch, so that this epoch is not late."""
+        begin at once but with `PartitionMoves.moved`, or after the next epoch, so that this epoch is not late."""
         declared, runner = ready.declared, ready.runner
         self.declared = declared
         self.partitions = runner.partitions
