@@ -220,7 +220,7 @@ def redacted(value: Any) -> Any:
     return value
 
 
-# -- what is raised and logged ----------------------------------------------------------------------------------------
+# -- errors and log records -------------------------------------------------------------------------------------------
 
 
 class Redacted(Exception):

@@ -40,7 +40,7 @@ class Comparison:
     copies this side has. If the view has a column of such a name, the added column's name begins with another ``_``."""
 
     frame: DataFrame | None = field(default=None, repr=False, compare=False)
-    """The same as a Spark DataFrame; None if the comparison was made without Spark."""
+    """`rows` as a Spark DataFrame; None if the comparison was made without Spark."""
 
     @property
     def equal(self) -> bool:
@@ -59,7 +59,7 @@ class Comparison:
         return self.rows.filter(pc.equal(self.rows.column(-2), change))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the comparison as plain values, for JSON."""
         return {
             "view": self.view,
             "epoch": self.epoch,

@@ -179,11 +179,11 @@ class Recovery:
 
     @property
     def work(self) -> tuple[object, ...]:
-        """A value that shows whether the recovery did anything: it equals that of an empty one if not."""
+        """A value that differs between two records if one of them has done more."""
         return self.layers_fetched, self.layers_handed, self.epochs, self.filled, len(self.damaged)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values, for JSON."""
+        """Return the recovery as plain values, for JSON."""
         found: dict[str, Any] = redacted({**asdict(self), "epochs_replayed": self.epochs_replayed})
         return found
 
@@ -396,7 +396,8 @@ class DurabilityStatus:
     """The last epoch whose lineage is durable."""
 
     levels: dict[str, dict[str, int]]
-    """View → persistence level (``memory``, ``disk``, or the URI of a location) → the last epoch that is on it."""
+    """View → persistence level → the last epoch that is on it. Levels: ``memory``, ``disk`` and the URI of each
+    location; of a flow that is not open, ``local`` and the URI of each location."""
 
     locations: tuple[LocationStatus, ...]
     unsafe: Unsafe
@@ -511,7 +512,7 @@ class Status:
     """If the flow is not open in this process: the process that runs it now, according to its working directory."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values, for JSON."""
+        """Return the status as plain values, for JSON."""
         plain = asdict(self)
         plain["placement"] = plain["placement"] or {}
         plain["clock"] = plain["clock"] or {}

@@ -195,7 +195,7 @@ class BranchRun:
             best = found if best is None or sum(found) > sum(best) else best
         return best
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End merging and remove the branch."""

@@ -80,7 +80,7 @@ class Branches:
         self._complete = False
         """Whether the branches of every location could be read."""
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- loading and listing ------------------------------------------------------------------------------------------
 
     def load(self) -> Collection[str] | None:
         """Read the branches that the working directory and all locations name, write missing ``branch.json`` files, and
@@ -182,7 +182,7 @@ class Branches:
             for each in records
         )
 
-    # -- making one ---------------------------------------------------------------------------------------------------
+    # -- making a branch ----------------------------------------------------------------------------------------------
 
     def make(self, name: str, at: int | datetime | None) -> BranchRecord:
         """Make a branch as of an epoch, or as of the last epoch that was complete at a time (None: the last epoch).
@@ -345,7 +345,7 @@ class Branches:
             self._missed(location, error)
             return False
 
-    # -- removing one -------------------------------------------------------------------------------------------------
+    # -- removing a branch --------------------------------------------------------------------------------------------
 
     def remove(self, name: str) -> None:
         """Remove a branch and everything that belongs to it alone. Raise `UnknownName` if there is none of that

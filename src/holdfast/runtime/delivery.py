@@ -154,7 +154,7 @@ class Delivery:
         for span in past[self._versions.at(view, self._history.last if has is None else has) :]:
             if not span.version.fits(now):
                 had, has_now = (", ".join(each.types) for each in (span.version, now))
-                if had == has_now:  # names went from one column to another
+                if had == has_now:  # the types are the same, but names moved from one column to another
                     had, has_now = span.version.columns, now.columns
                 raise SinkError(
                     f"sink of view '{view}': the view's columns were of types ({had}), and now are ({has_now}): the "
@@ -194,7 +194,7 @@ class Delivery:
 
     @property
     def is_maintained(self) -> bool:
-        """Whether a sink has anything to do beside epochs."""
+        """Whether any sink does maintenance beside epochs."""
         return any(type(sink).maintain is not Sink.maintain for _, sink in self._sinks)
 
     def maintain(self) -> None:

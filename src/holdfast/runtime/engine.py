@@ -325,7 +325,7 @@ class Engine:
         self._folding = Folding(self._flow)
         self.moves = PartitionMoves(self._flow, self._recoverer)
         self.live = LiveViews(compiled, self._state, runner)
-        """The views, for readers in other threads."""
+        """Reads views for other threads, which do not have the turn."""
 
         self._continuing = Continuing(
             self._flow,
@@ -336,7 +336,7 @@ class Engine:
             lambda taken: self._run_exactly(taken),
         )
         self.views = ViewReading(self._flow, self._recoverer, self._continuing)
-        """The views, for readers who have their turn."""
+        """Reads views for the thread that has the turn."""
 
         self._rewinding = Rewinding(self._flow, self._job)
         self._epochs = ExactEpochs(
@@ -688,7 +688,7 @@ class Engine:
     def drain(self, member: str, ahead: int = 0) -> RecoveryRecord:
         """Give the partitions of a member to other members. Return the record of the recovery that this took.
         ``ahead``: how many layers were fetched for it beforehand."""
-        self.moves.heirs(member)  # raises if nobody can inherit
+        self.moves.heirs(member)  # raises if no other member can inherit
         self.repair()
         self._settle()
         self.moves.leave(member, ahead)
@@ -999,8 +999,8 @@ class Engine:
     # -- beside epochs --------------------------------------------------------------------------------------------
 
     def _acknowledge(self) -> None:
-        """If the strategy acknowledges at this epoch, look whether any state is left. If none is, the input behind it
-        is no longer needed."""
+        """If the strategy acknowledges at this epoch, look whether any trace still has rows. If none has, the input
+        taken so far is no longer needed."""
         if self._state.settings.strategy.acknowledges(self.last) and self._layers.is_empty(self._state.epochs.chain()):
             self._guard.tell(events.StateGone(self.last))
             self._durability.request()
@@ -1226,7 +1226,7 @@ class Engine:
         stays = self._state.settings.strategy.survives is Survives.EVERYTHING
         return Circumstances(stays, self._lead.timeout, self._runner.grace, keeps)
 
-    # -- the end --------------------------------------------------------------------------------------------------
+    # -- closing --------------------------------------------------------------------------------------------------
 
     def abandon(self) -> None:
         """Release the log as a dying process does: nothing is finished, only the lock becomes free."""

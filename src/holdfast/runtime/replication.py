@@ -143,7 +143,7 @@ class Replication:
         self._work.add_layouts(layouts)
         self._guard.tell(events.InputsAbsent(traces, whole))
 
-    # -- what the engine says and asks --------------------------------------------------------------------------------
+    # -- requests of the engine ---------------------------------------------------------------------------------------
 
     def request(self) -> None:
         """Ask for a round at each location, if there is anything to copy."""

@@ -58,7 +58,7 @@ class Rewinding:
         self._declared = flow.compiled.declared
         self._job = job
 
-    # -- whether it can be done ---------------------------------------------------------------------------------------
+    # -- whether a rewind is possible ---------------------------------------------------------------------------------
 
     def record(self, to: int, reason: str, skip: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
         """Check a rewind and return the record of it for the lineage. Raise `EpochUnavailable` if the flow cannot go
@@ -179,7 +179,7 @@ class Rewinding:
         names = [name for name, log in flow.views.items() if operator == log or operator in flow.ancestors({log})]
         return names[0] if names else operator
 
-    # -- what is skipped ----------------------------------------------------------------------------------------------
+    # -- skipped input ------------------------------------------------------------------------------------------------
 
     def _skipped(self, name: str, what: Sequence[Any], owed: Sequence[Owed]) -> dict[str, Any]:
         """Return what to leave out of a source, in the form in which the lineage keeps it. Raise an error if the undone
@@ -251,7 +251,7 @@ class Rewinding:
                 )
         return rows.rename_columns([f"c{place}" for place in range(rows.num_columns)])
 
-    # -- the epoch ----------------------------------------------------------------------------------------------------
+    # -- the epoch of a rewind ----------------------------------------------------------------------------------------
 
     def run(self, lineage: Lineage) -> Outcome:
         """Write the layers of the epoch of a rewind."""
@@ -303,7 +303,7 @@ class Rewinding:
         last = flow.state.history.last
         return Layers(flow.runner, list(self._compiled.layouts), self._compiled.directory, last, {}, flow.state.history)
 
-    # -- the way forward ----------------------------------------------------------------------------------------------
+    # -- taking input again -------------------------------------------------------------------------------------------
 
     def next(self) -> Again | None:
         """Return the input that the next epoch takes again; None if no input is owed."""

@@ -108,7 +108,7 @@ class Lease(ABC):
         self._settled = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    # -- what a kind does -------------------------------------------------------------------------------------------
+    # -- implemented by each kind of lease --------------------------------------------------------------------------
 
     @abstractmethod
     def connect(self) -> None:
@@ -148,7 +148,7 @@ class Lease(ABC):
         """Note that the connection is gone: the lease is unsure until it is confirmed again."""
         self._cut_off = True
 
-    # -- what drivers do --------------------------------------------------------------------------------------------
+    # -- used by drivers --------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> LeaseState:
