@@ -460,8 +460,8 @@ class Recoverer:
         )
 
     def _after_a_rest(self, covers: dict[tuple[str, int], int], last: int) -> list[Replay]:
-        """Return the replays that bring rested operators (`_rested`) to the last epoch, one replay for the whole gap. In
-        ``covers``, these operators are marked as covered up to the last epoch."""
+        """Return the replays that bring rested operators (`_rested`) to the last epoch, one replay for the whole gap.
+        In ``covers``, these operators are marked as covered up to the last epoch."""
         places: dict[int, dict[str, set[int]]] = {}
         for (operator, partition), upto in covers.items():
             if operator in self._rested and 0 <= upto < last:
