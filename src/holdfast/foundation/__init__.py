@@ -1,4 +1,4 @@
-"""What every room may use: checks of arguments, atomic writes, retries, failpoints, processor priority.
+"""Tools that every package may use: checks of arguments, atomic writes, retries, failpoints, processor priority.
 
 Private: it may change from one version to the next.
 """

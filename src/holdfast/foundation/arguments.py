@@ -1,4 +1,4 @@
-"""What callers give: checked at the call, so that the error names the argument and not some line far below it."""
+"""Checks of users' arguments at the call, so that the error names the argument and not a line far below it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.errors import ArgumentError
 
 
 def refuse(subject: str, name: str, expected: str, found: object) -> NoReturn:
-    """Raise the error of an argument that cannot be."""
+    """Raise the `ArgumentError` for a wrong argument."""
     kind = "" if found is None else f" ({type(found).__name__})"
     raise ArgumentError(
         f"{subject}: {name} must be {expected}, not {_shown(found)}{kind}",
@@ -24,7 +24,7 @@ def refuse(subject: str, name: str, expected: str, found: object) -> NoReturn:
 
 
 def whole(subject: str, name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
-    """A whole number; one of numpy's is as good."""
+    """Return a whole number as an int; numpy's integers are accepted. Raise `ArgumentError` otherwise."""
     expected = "a whole number"
     if least is not None:
         expected += f" from {least} to {most}" if most is not None else f" from {least} on"
@@ -37,14 +37,14 @@ def whole(subject: str, name: str, value: Any, least: int | None = None, most: i
 
 
 def epoch(subject: str, name: str, value: Any, least: int | None = None) -> int:
-    """The number of an epoch."""
+    """Return the number of an epoch. Raise `ArgumentError` otherwise."""
     if isinstance(value, str):
         refuse(subject, name, "the number of an epoch (left out: the last one)", value)
     return whole(subject, name, value, least)
 
 
 def number(subject: str, name: str, value: Any, least: float = 0.0, what: str = "seconds") -> float:
-    """A finite number; by default of seconds."""
+    """Return a finite number, by default of seconds, as a float. Raise `ArgumentError` otherwise."""
     expected = f"a number of {what}, {least:g} or more" if what else f"a number, {least:g} or more"
     if isinstance(value, bool | str | bytes) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         refuse(subject, name, expected, value)
@@ -58,14 +58,15 @@ def number(subject: str, name: str, value: Any, least: float = 0.0, what: str = 
 
 
 def text(subject: str, name: str, value: Any, what: str = "a text") -> str:
-    """A text that is not empty."""
+    """Return a text that is not empty. Raise `ArgumentError` otherwise."""
     if not isinstance(value, str) or not value.strip():
         refuse(subject, name, f"{what}, and not empty", value)
     return value
 
 
 def callable_with(subject: str, name: str, value: Any, of: str, count: int | None = None) -> Callable[..., Any]:
-    """A function; one that takes ``count`` arguments, if that is given and the function says what it takes."""
+    """Return a function. Raise `ArgumentError` if it is not callable, or if its signature cannot take ``count``
+    arguments."""
     if not callable(value):
         refuse(subject, name, f"a function of {of}", value)
     function: Callable[..., Any] = value
@@ -84,7 +85,7 @@ def callable_with(subject: str, name: str, value: Any, of: str, count: int | Non
 def _takes(function: Callable[..., Any], count: int) -> bool:
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # one that is not written in Python need not say
+    except (TypeError, ValueError):  # functions not written in Python may have no signature
         return True
     try:
         signature.bind(*[None] * count)
@@ -94,7 +95,7 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
 
 
 def path(subject: str, name: str, value: Any) -> str:
-    """A path that is not empty."""
+    """Return a path that is not empty, as a text. Raise `ArgumentError` otherwise."""
     if not isinstance(value, str | os.PathLike):
         refuse(subject, name, "a path", value)
     found = os.fspath(value)
@@ -104,21 +105,22 @@ def path(subject: str, name: str, value: Any) -> str:
 
 
 def one_of(subject: str, name: str, value: Any, choices: Collection[str]) -> str:
-    """One of some words."""
+    """Return a word that is one of ``choices``. Raise `ArgumentError` otherwise."""
     if not isinstance(value, str) or value not in choices:
         refuse(subject, name, f"one of {', '.join(map(repr, choices))}", value)
     return value
 
 
 def flag(subject: str, name: str, value: Any) -> bool:
-    """True or False."""
+    """Return True or False. Raise `ArgumentError` for any other value."""
     if not isinstance(value, bool):
         refuse(subject, name, "True or False", value)
     return value
 
 
 def session(subject: str, value: Any) -> None:
-    """A Spark session. It is told by what it has: to import PySpark only to ask would take a second."""
+    """Raise `ArgumentError` if the value is not a Spark session. It is recognised by its attributes, because importing
+    PySpark only for this check would take a second."""
     if not (hasattr(value, "sparkContext") and hasattr(value, "createDataFrame")):
         refuse(subject, "spark", "a SparkSession", value)
 

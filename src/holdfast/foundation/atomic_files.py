@@ -1,17 +1,17 @@
-"""Files that appear whole under their names, and the syncs that make them last.
+"""Atomic writes: files appear whole under their names. Also the syncs that make them durable.
 
-A file is written under a temporary name in the directory where it will be, and then gets its own name in one step:
+A file is written under a temporary name in its directory, and then gets its final name in one step:
 
-    replace_file     by renaming: it takes the place of the file that was there
-    create_file      by linking: only if there is none of that name, so of two writers at once one is told that it lost
-    temporary_path   for a writer that does more between the two steps, or that learns the name by writing
+    replace_file     by renaming: it replaces a file of that name
+    create_file      by linking: only if there is no file of that name, so that of two writers one is told that it lost
+    temporary_path   for a writer that does more between the two steps, or knows the name only after writing
 
-Invariant: a reader, and a crash, see the old file or the new one, never a part. With ``sync`` the new one is on disk
-when the call returns, and so is its name.
+Invariant: a reader, also after a crash, sees the old file or the new one, never a part. With ``sync`` the new file and
+its name are on disk when the call returns.
 
-Temporary names are hidden and end with ``.tmp`` (`is_temporary`), and have 64 random bits: processes on other hosts, or
-in other containers, may have the same process id. A writer that fails removes its own. What a crash leaves is removed
-by the next owner of the directory (`remove_temporary`).
+Temporary names are hidden, end with ``.tmp`` (`is_temporary`) and have 64 random bits, because processes on other hosts
+or in other containers may have the same process id. A writer that fails removes its temporary file. After a crash, the
+next owner of the directory removes it (`remove_temporary`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from typing import BinaryIO, TypeAlias
 from holdfast.foundation.retries import retrying
 
 Content: TypeAlias = bytes | Callable[[BinaryIO], None]
-"""What a file is to hold, or a function that writes it."""
+"""The content of a file, or a function that writes it."""
 
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
-"""What network filesystems say that cannot sync a directory; their renames are synchronous."""
+"""The errors of network filesystems that cannot sync a directory; their renames are synchronous."""
 
 
 def read_file(path: Path) -> bytes:
-    """All bytes of a file. A read that gives fewer than there are is an error that may pass, not a shorter file."""
+    """Return all bytes of a file. A read that gives fewer bytes than the file has is an error that may pass, and is
+    tried again."""
 
     def read() -> bytes:
         with open(path, "rb") as file:
@@ -48,7 +49,8 @@ def read_file(path: Path) -> bytes:
 
 
 def replace_file(path: Path, content: Content, *, sync: bool = False, stem: str = "") -> None:
-    """Write a file whole, or leave the one that was there. Its directory must exist."""
+    """Write a file whole; if this raises, a file of that name stays as it was. Its directory must exist. ``sync``: make
+    it durable. ``stem``: as in `temporary_name`."""
     with temporary_path(path.parent, stem) as temporary:
         _write(temporary, content, sync)
         os.replace(temporary, path)
@@ -57,8 +59,8 @@ def replace_file(path: Path, content: Content, *, sync: bool = False, stem: str 
 
 
 def create_file(path: Path, content: Content, *, stem: str = "") -> bool:
-    """Write a file whole unless there is one of its name; whether it was written. If this raises, it may be there or
-    not. Its directory must exist, on a filesystem with links."""
+    """Write a file whole unless one of that name exists. Return whether it was written. If this raises, the file may or
+    may not exist. Its directory must exist, on a filesystem with hard links."""
     try:
         with temporary_path(path.parent, stem) as temporary:
             _write(temporary, content, sync=False)
@@ -72,35 +74,35 @@ def create_file(path: Path, content: Content, *, stem: str = "") -> bool:
 
 @contextmanager
 def temporary_path(directory: Path, stem: str = "") -> Iterator[Path]:
-    """A path in ``directory`` for a file that has no name of its own yet. The caller writes the file and renames it; if
-    the block raises, the file is removed."""
+    """Yield a temporary path in ``directory``. The caller writes the file there and renames it; if the block raises,
+    the file is removed."""
     path = directory / temporary_name(stem)
     try:
         yield path
     except BaseException:
-        with suppress(OSError):  # what went wrong first is what matters
+        with suppress(OSError):  # the first error is the one to raise
             path.unlink(missing_ok=True)
         raise
 
 
 def temporary_name(stem: str = "") -> str:
-    """A name that nobody else draws; it begins with ``stem``, for owners that tell their temporary files apart."""
+    """Return a unique temporary name. It begins with ``stem``, by which an owner can recognise its temporary files."""
     return f".{stem}{stem and '.'}{secrets.token_hex(8)}.tmp"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a name is one that files have while they are written."""
+    """Whether a name is a temporary one, of a file that is being written."""
     return name.startswith(".") and name.endswith(".tmp")
 
 
 def remove_temporary(directory: Path) -> None:
-    """Remove the temporary files that a crash left. Nobody else may be writing to the directory."""
+    """Remove the temporary files that a crash left. No other process may be writing to the directory."""
     for leftover in directory.glob(".*.tmp"):
         leftover.unlink(missing_ok=True)
 
 
 def _write(path: Path, content: Content, sync: bool) -> None:
-    # Exclusive: nobody can have put a link there for us to follow.
+    # Exclusive creation: it cannot follow a link that somebody has put there.
     with open(path, "xb") as file:
         if isinstance(content, bytes):
             file.write(content)
@@ -112,7 +114,7 @@ def _write(path: Path, content: Content, sync: bool) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Have the names in a directory on disk, where its filesystem can do that."""
+    """Make the names in a directory durable, if its filesystem can sync directories."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -124,7 +126,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Have what a file holds on disk."""
+    """Make the content of a file durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -133,7 +135,7 @@ def sync_file(path: Path) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory and its parents, durably: a synced file in a directory that is lost is lost, too."""
+    """Make a directory and its parents durably: a synced file is lost if its directory is lost."""
     if directory.is_dir():
         return
     make_directory(directory.parent)

@@ -1,4 +1,4 @@
-"""Base85 as `base64.b85encode` writes it, for many bytes: computed column by column instead of in a loop."""
+"""Base85 as `base64.b85encode` writes it, for many bytes: vectorised with NumPy instead of a loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POWERS = np.array([85**4, 85**3, 85**2, 85, 1], np.uint64)
 
 
 def encode(data: bytes) -> str:
-    """Four bytes become five characters."""
+    """Return the bytes as text: four bytes become five characters."""
     missing = -len(data) % 4
     words = np.frombuffer(data + bytes(missing), ">u4").astype(np.uint64)
     text: bytes = _ALPHABET[words[:, None] // _POWERS % np.uint64(85)].tobytes()
@@ -24,7 +24,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """The bytes that `encode` was given. Raises ValueError if that cannot have been."""
+    """Return the bytes that `encode` was given. Raise ValueError if the text cannot come from `encode`."""
     encoded = text.encode()
     missing = -len(encoded) % 5
     digits = _DIGITS[np.frombuffer(encoded + b"~" * missing, np.uint8)]

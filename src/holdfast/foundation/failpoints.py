@@ -1,7 +1,7 @@
-"""Crash markers: named points of the code at which a test can have the process die, or do something else.
+"""Failpoints: named points of the code at which a test can kill the process, or do something else.
 
-Nothing happens at a mark unless a test says so: with `holdfast.testing.crash_at`, or, for a process of its own, with
-``HOLDFAST_CRASH_AT=name`` or ``name:n`` (the n-th time it is reached): the process is killed there as by SIGKILL.
+A failpoint does nothing unless a test says so: with `holdfast.testing.crash_at`, or for a separate process with
+``HOLDFAST_CRASH_AT=name`` or ``name:n`` (the n-th time the point is reached), which kills the process there by SIGKILL.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import signal
 from collections.abc import Callable
 
 hook: Callable[[str], None] | None = None
-"""Called at every mark, with its name. For tests."""
+"""A function of tests that is called at every failpoint, with its name."""
 
 
 def reach(name: str) -> None:
-    """A point at which a crash is interesting."""
+    """Mark a failpoint: a point of the code at which a crash is worth testing."""
     if hook is not None:
         hook(name)
 
@@ -26,7 +26,8 @@ def _from_environment() -> Callable[[str], None] | None:
 
 
 def killing(point: str) -> Callable[[str], None]:
-    """A hook that has this process killed at ``name``, or at ``name:n`` the n-th time."""
+    """Return a hook that kills this process at the failpoint ``name``, or for ``name:n`` the n-th time it is
+    reached."""
     name, _, times = point.partition(":")
     left = int(times or 1)
 

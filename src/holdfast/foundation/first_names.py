@@ -1,4 +1,4 @@
-"""Names for a line that must stay short, however many there are."""
+"""Lists of names for a line that must stay short, however many names there are."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ _SHOWN = 5
 
 
 def first_names(names: Collection[str]) -> str:
-    """The first few names, and how many more there are."""
+    """Return the first few names, and how many more there are."""
     said = ", ".join(islice(names, _SHOWN))
     return f"{said}, … {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else said

@@ -1,4 +1,4 @@
-"""What the system says when a place cannot be used, and what a person can do about it."""
+"""The likely fixes of errors that the operating system or a filesystem raises about a directory or a location."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIXES = {
     errno.ENOLCK: "the file system has no locks; choose a directory on a local disk",
 }
 
-# Filesystems that are reached over a network say what is wrong in words only.
+# Filesystems over a network tell their errors by words only, without error numbers.
 _SAID = {
     "NO_SUCH_BUCKET": "there is no such bucket; create it, or correct the name",
     "ACCESS_DENIED": "permission denied; give these credentials the right to read, write, list and delete there",
@@ -34,12 +34,12 @@ _SAID = {
 
 
 def fix(error: OSError) -> str:
-    """The likely fix of a failure of the operating system; its own words if there is none."""
+    """Return the likely fix of an error of the operating system; its own words if no fix is known."""
     return _FIXES.get(error.errno or 0, error.strerror or str(error))
 
 
 def said(error: Exception) -> str:
-    """The likely fix of any failure, with what the filesystem said where that adds to it."""
+    """Return the likely fix of any error of a filesystem, together with its own words where these say more."""
     if isinstance(error, OSError) and error.errno in _FIXES:
         return fix(error)
     text = str(error) or type(error).__name__

@@ -1,13 +1,13 @@
-"""Who gets the processor: epochs first, then what they wait for sooner or later, then what can wait.
+"""Processor priorities: epochs come first, then background work that they will need, then work that can wait.
 
-Tasks beside epochs *yield*: they have a tenth of the weight. That decides who gets how much, but not who comes first:
-a thread runs to the end of its slice, however light it is, so an epoch beside one that never stops takes a tenth
-longer, whatever its weight (`benchmarks/beside_an_epoch.py`). Only threads of the idle class are left at once, and cost
-it about half of that: what remains is that they share caches and memory. But on a machine that has no time to spare
-they would stand still, and so would whoever waits for them. So what is long and can wait is done `in_spare_time`: by
-such a thread, where there is any.
+Tasks beside epochs *yield*: they have a tenth of the weight. The weight decides how much time a thread gets, but not
+which thread runs first: a thread runs to the end of its time slice, however light it is. So an epoch beside a thread
+that never pauses takes a tenth longer, whatever the weight of that thread (`benchmarks/beside_an_epoch.py`). Only
+threads of the idle class are interrupted at once. They cost the epoch about half of that, since they still share caches
+and memory. But on a machine without spare time they would stand still, and so would everything that waits for them. So
+long work that can wait is done `in_spare_time`: by an idle thread if the machine has spare time, otherwise at once.
 
-Only Linux has priorities for threads; elsewhere everything is done as it comes.
+Only Linux has priorities for threads; on other systems all work runs with the same priority.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _WEIGHT = 10
-"""The niceness of what yields."""
+"""The niceness of threads that yield."""
 
 _ENOUGH = 0.15
-"""The part of the machine's time that must have been spare: less, and a thread that yields gets more than an idle
-one."""
+"""The part of the machine's time that must have been spare for an idle thread; with less, a thread that yields gets
+more than an idle one."""
 
 _LATELY = (0.5, 30.0)
-"""Seconds: a look at what was spare is not repeated sooner, and says nothing any more later."""
+"""Seconds: spare time is not measured again sooner than the first, and a measurement older than the second is not
+used."""
 
 
 def yield_to_epochs() -> None:
-    """Have the system give this thread, and those it starts, less of the processor than epochs. Only them: the
-    worker's process goes on to other tasks."""
+    """Give this thread, and threads that it starts, less of the processor than epochs. Other threads of the process
+    keep their priority, because a worker process goes on to other tasks."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _WEIGHT)
 
 
 def in_spare_time(work: Callable[[], T]) -> T:
-    """The result of ``work``, done when nobody else wants the processor, if that is the case now and then. If not, and
-    in a thread that does not yield, it is done at once."""
+    """Do ``work`` and return its result. If this thread yields and the machine has spare time, ``work`` runs in a
+    thread of the idle class; otherwise it runs at once in this thread."""
     if not _yields() or _machine.spare() < _ENOUGH:
         return work()
     with ThreadPoolExecutor(1, "holdfast-spare", initializer=_come_last) as thread:
@@ -56,12 +57,12 @@ def _yields() -> bool:
 
 
 def _come_last() -> None:
-    with suppress(OSError):  # a sandbox that forbids it: then the thread only yields
+    with suppress(OSError):  # a sandbox may forbid it: the thread then only yields
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 class _Machine:
-    """How much of its time was spare lately: nobody's, or of those who yield."""
+    """Measures how much of the machine's processor time was spare lately: idle, or used by threads that yield."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,7 +71,7 @@ class _Machine:
         self._share = 0.0
 
     def spare(self) -> float:
-        """The part of all processors' time since it was last asked for; nothing, where nobody knows."""
+        """Return the spare part of all processors' time since the last measurement, from 0 to 1; 0 if not known."""
         with self._lock:
             now = time.monotonic()
             age = now - self._looked
@@ -86,7 +87,7 @@ _machine = _Machine()
 
 
 def _processor_times() -> tuple[int, int]:
-    """Of all processors, since the machine was started: spare time, and all time."""
+    """Return the spare time and the whole time of all processors since the machine was started, in clock ticks."""
     _, user, nice, system, idle, waiting, *others = Path("/proc/stat").read_text().split("\n", 1)[0].split()[:9]
     spare = int(nice) + int(idle) + int(waiting)
     return spare, spare + int(user) + int(system) + sum(int(one) for one in others)

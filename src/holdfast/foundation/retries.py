@@ -1,17 +1,18 @@
-"""Trying again: after errors that may pass, and until something is so.
+"""Retries: trying again after errors that may pass, and waiting until a condition holds.
 
-    retrying      calls a function again after errors that may pass; the last one counts
-    relisted      the same for work that lists a directory and then reads what was listed
-    attempts      the loop of both, for work whose outcome is no error
-    wait_until    asks until the answer is yes, or the time is over
+    retrying      calls a function again after errors that may pass, and raises the last one
+    relisted      the same for work that lists a directory and then reads the listed files
+    attempts      the loop of both, for work whose failure is not an exception
+    wait_until    asks until the answer is true, or the time is over
 
-The number of attempts is the number of pauses and one more. A pause of 0 is none: then nobody sleeps. Simulations, in
-which time does not pass, give a ``sleep`` of their own.
+The number of attempts is the number of pauses plus one. A pause of 0 does not sleep. Simulations, in which time does
+not pass, give a ``sleep`` function of their own.
 
-By default, errors of the operating system are tried again that may pass.
+By default, errors of the operating system that may pass are tried again.
 
-An error says nothing about what a file holds. EMFILE, EIO or ESTALE today is a good file tomorrow; that a file is not
-there (FileNotFoundError) is an answer, and so is a refused permission: these are raised at once.
+An error says nothing about the content of a file: a file that cannot be read now (EMFILE, EIO, ESTALE) may be good
+later. A file that is not there (FileNotFoundError) is an answer, and so is a refused permission: these are raised at
+once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import TypeAlias, TypeVar
 T = TypeVar("T")
 
 Retried: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
-"""Which errors may pass: those of these types, or those of which a function says so."""
+"""The errors that may pass: a type, several types, or a function that says whether an error may pass."""
 
 PASSING = frozenset(
     {
@@ -38,11 +39,11 @@ _PAUSES = (0.01, 0.05, 0.2)
 """Seconds between attempts: long enough for a file handle to become free, short enough for an epoch."""
 
 _LISTINGS = 5
-"""So often a directory is listed whose files are merged meanwhile."""
+"""How often a directory is listed if its files are merged meanwhile."""
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether an error is one of the operating system's that may pass."""
+    """Whether an error comes from the operating system and may pass."""
     return isinstance(error, OSError) and error.errno in PASSING
 
 
@@ -53,8 +54,8 @@ def retrying(
     pauses: Sequence[float] = _PAUSES,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """Return what ``work`` returns, trying again after errors that may pass (``on``); any other error, and that of the
-    last attempt, is raised. ``work`` must leave nothing behind when it fails."""
+    """Call ``work`` and return its result, with retries after errors that may pass (``on``). Raise any other error, and
+    the error of the last attempt. ``work`` must leave nothing behind when it fails."""
     for is_last in attempts(pauses, sleep):
         try:
             return work()
@@ -65,8 +66,9 @@ def retrying(
 
 
 def relisted(work: Callable[[], T]) -> T:
-    """Return what ``work`` returns, which lists a directory and then reads what was listed. A file that is gone was
-    merged meanwhile: what it was merged into is in the next listing. FileNotFoundError if that never ends."""
+    """Call ``work``, which lists a directory and then reads the listed files, and return its result. If a file is gone,
+    it was merged meanwhile, and the merged file is in the next listing: ``work`` is called again. Raise
+    FileNotFoundError if files are still gone in the last attempt."""
     return retrying(work, on=FileNotFoundError, pauses=LISTING_AGAIN)
 
 
@@ -75,7 +77,7 @@ LISTING_AGAIN = (0.0,) * (_LISTINGS - 1)
 
 
 def attempts(pauses: Sequence[float], sleep: Callable[[float], None] = time.sleep) -> Iterator[bool]:
-    """One item per attempt: whether it is the last. The caller leaves the loop when it has succeeded."""
+    """Yield one item per attempt: whether it is the last one. The caller leaves the loop when it has succeeded."""
     for pause in pauses:
         yield False
         if pause > 0:
@@ -84,7 +86,8 @@ def attempts(pauses: Sequence[float], sleep: Callable[[float], None] = time.slee
 
 
 def wait_until(ask: Callable[[], T], seconds: float, pause: float) -> T:
-    """Ask every ``pause`` seconds, at least once, until the answer is true or the time is over; the last answer."""
+    """Ask every ``pause`` seconds, at least once, until the answer is true or the time is over. Return the last
+    answer."""
     deadline = time.monotonic() + seconds
     while not (answer := ask()) and time.monotonic() < deadline:
         time.sleep(pause)

@@ -1,4 +1,4 @@
-"""Where in a user's own code an error was raised."""
+"""Finds the line of a user's own code at which an error was raised."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LIBRARIES = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "purelib"
 
 
 def raised_at(error: BaseException) -> str:
-    """`` (shop.py, line 12)``: the innermost line of the user's code that led to ``error``; nothing if there is
+    """Return `` (shop.py, line 12)``, the innermost line of the user's code that led to ``error``; empty if there is
     none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith((_OURS, "<frozen")) and not frame.filename.startswith(_LIBRARIES):

@@ -29,15 +29,16 @@ def query(
 
     What happens when an executor is lost meanwhile:
 
-    * ``"replay"``: what it had done is done again by the others; the answer is exact. The report says what was
-      computed again, and where.
-    * ``"terminate"``: everything is cancelled at once, and `MemberLost` says who was lost, what was done and what not.
-    * ``"continue"``: what it had read is left out, and the answer is computed from the rest. The report says how much
-      of the input that is, and which pieces are missing.
+    * ``"replay"``: the other executors do its work again; the answer is exact. The report says what was computed again,
+      and where.
+    * ``"terminate"``: the query is cancelled at once, and `MemberLost` says which executor was lost, what was done and
+      what was not.
+    * ``"continue"``: the input that it had read is left out, and the answer is computed from the rest. The report says
+      how much of the input that is, and which pieces are missing.
 
     ``tables`` are sources or DataFrames that the SQL calls by name; ``hf.files([a, b], replicas=True)`` is read from
-    whichever copy can be read. After ``timeout`` seconds everything is cancelled: `TimeoutError`.
-    SQL that is wrong is a `SqlError`, an expression or a function that fails on a row an `EvaluationError`.
+    any copy that can be read. After ``timeout`` seconds the query is cancelled and `TimeoutError` is raised. Wrong SQL
+    raises `SqlError`; an expression or a function that fails on a row raises `EvaluationError`.
     """
     arguments.session("query", spark)
     if not hasattr(query, "sparkSession"):

@@ -1,12 +1,13 @@
-"""The changes of a view as epochs complete, one item per epoch: for other threads, and for other processes.
+"""Subscriptions: the changes of a view as epochs complete, one item per epoch, for other threads and other processes.
 
-A subscription reads the log at its own pace, so a slow one holds nobody back, and nothing is buffered for it but what
-it read last. Its `epoch` is a place in the log: whoever subscribes again with ``since=epoch`` goes on there, and misses
-and repeats nothing, if the epoch was safe: one that was not may have been lost, and its number be another's. It can
-fall behind as far as the flow retains; then `EpochUnavailable` says where changes begin.
+A subscription reads the log at its own pace: a slow one delays nothing, and only the batch that it read last is
+buffered. Its `epoch` is a position in the log: a new subscription with ``since=epoch`` continues there, and misses and
+repeats nothing, if that epoch was safe. (An epoch that was not safe may have been lost, and its number may stand for
+another epoch now.) A subscription can fall behind as far as the flow retains; beyond that, `EpochUnavailable` says
+where changes begin.
 
-Where changes come from, and how to wait for more, is the caller's to say: `Flow.subscribe` is woken by the epoch that
-completes, `LogReader.subscribe` looks again and again.
+The caller says where changes come from, and how to wait for more: `Flow.subscribe` is woken when an epoch completes,
+`LogReader.subscribe` polls.
 """
 
 from __future__ import annotations
@@ -25,21 +26,22 @@ from holdfast.results.view_results import Changes
 from holdfast.trace import physical
 
 BATCH = 256
-"""So many epochs are read at once."""
+"""The greatest number of epochs that are read at once."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5
 
 Pull = Callable[[int], tuple[pa.Table, int] | None]
-"""Epoch → what changed after it (with ``_epoch`` and ``_diff``), and up to which epoch; None if nothing came yet."""
+"""A function: epoch → the changes after it (with ``_epoch`` and ``_diff``) and the last epoch that they cover; None if
+there is no later epoch yet."""
 
 Wait = Callable[[int, float], None]
-"""Wait for more: how often nothing had come, and how many seconds at most."""
+"""A function that waits for more: called with the number of empty pulls so far, and the greatest number of seconds."""
 
 
 class Subscription(Iterator[Changes]):
-    """The changes of a view, epoch by epoch; epochs that changed nothing in it are passed over. `next` waits for one.
+    """The changes of a view, epoch by epoch, without epochs in which it did not change. `next` waits for the next one.
 
-    For one thread at a time; `close` from any."""
+    One thread at a time may use it; `close` may be called from any thread."""
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class Subscription(Iterator[Changes]):
         release: Callable[[], None],
         timeout: float | None,
     ) -> None:
-        """``ended``: whether nothing will come any more; ``release`` is called at the end."""
+        """``ended`` says whether no more epochs will come; ``release`` is called once, at the end."""
         self.view = view
         self._pull, self._ended, self._wait, self._release = pull, ended, wait, release
         self._timeout = timeout
@@ -61,7 +63,8 @@ class Subscription(Iterator[Changes]):
 
     @property
     def epoch(self) -> int:
-        """The epoch up to which all changes were given: ``since=`` this goes on behind them. From any thread."""
+        """The epoch up to which all changes were given: a new subscription with ``since=`` this epoch continues after
+        them. From any thread."""
         return self._given
 
     def __next__(self) -> Changes:
@@ -72,12 +75,12 @@ class Subscription(Iterator[Changes]):
                 change = self._ready.popleft()
                 self._given = change.epoch if self._ready else self._read
                 return change
-            over = self._ended()  # asked first: what came before the end is given
+            over = self._ended()  # asked before the pull, so that changes before the end are still given
             try:
                 found = self._pull(self._read)
             except HoldfastError:
                 if self._closed:
-                    break  # in the middle of it
+                    break  # it was closed during the pull
                 raise
             if found is not None:
                 table, self._read = found
@@ -95,7 +98,8 @@ class Subscription(Iterator[Changes]):
         raise StopIteration
 
     def close(self) -> None:
-        """End it: whoever waits for a change is let go. From any thread; twice does no harm."""
+        """End the subscription; a thread that waits in `next` gets StopIteration. From any thread; a second call has no
+        effect."""
         if not self._closed:
             self._closed = True
             self._release()
@@ -113,13 +117,14 @@ class Subscription(Iterator[Changes]):
 
 
 def batch_end(after: int, last: int) -> int:
-    """The epoch up to which to read next. From the very beginning all is read at once: what was compacted is one
-    change, wherever it ends."""
+    """Return the epoch up to which to read next. From the very beginning all epochs are read at once, because compacted
+    epochs are a single change that may end at any epoch."""
     return last if after < 0 else min(last, after + BATCH)
 
 
 def check_since(view: str, since: int | None, last: int) -> int:
-    """The epoch after which a subscription begins; by default the last. `EpochUnavailable` if it is not there."""
+    """Return the epoch after which a subscription begins: by default the last. Raise `EpochUnavailable` if ``since`` is
+    later than the last epoch."""
     if since is not None and since > last:
         raise EpochUnavailable(
             f"view '{view}', subscribe: epoch {since} is not there; the last is {last}. If it was there once, the flow "
@@ -132,12 +137,12 @@ def check_since(view: str, since: int | None, last: int) -> int:
 
 
 def pause(empty: int, most: float) -> None:
-    """Sleep before the next look, the longer the more often nothing had come."""
+    """Sleep before the next pull: the longer, the more pulls were empty, and at most ``most`` seconds."""
     time.sleep(min(most, _LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(empty, 10)))
 
 
 def _by_epoch(view: str, table: pa.Table) -> Iterator[Changes]:
-    """A table of changes, one item per epoch, in order."""
+    """Yield a table of changes as one item per epoch, in order."""
     epochs = physical.fixed(physical.plain(table.column("_epoch")))
     rows = table.drop_columns(["_epoch"])
     for epoch in np.unique(epochs).tolist():

@@ -1,4 +1,4 @@
-"""The one way out for texts: whatever is printed, logged or raised passes here.
+"""The way out for all texts: everything that is printed, logged or raised passes through this package.
 
 Private: it may change from one version to the next.
 """

@@ -1,10 +1,10 @@
-"""What is going on that may take its time: filling views, fetching layers, computing epochs again, a long epoch.
+"""Activities that may take long: filling views, fetching layers, computing epochs again, a long epoch.
 
-`doing` says it while it goes on. Whoever shows it (`holdfast run`, `holdfast verify`) reads `now`. With nobody else to
-show it, from the third second on a line does so that is gone when it is done: at a prompt on standard error, in a
-notebook below the cell (`reporting.cell_line`).
+`doing` announces an activity while it runs. Commands that show activities (`holdfast run`, `holdfast verify`) read
+`now`. If no command shows it, a line does so after two seconds, and disappears when the activity is done: in a terminal
+on standard error, in a notebook below the cell (`reporting.cell_line`).
 
-Cost: an append and a remove, per epoch and step of a recovery; in a notebook a thread that sleeps.
+Cost: an append and a remove per epoch and per step of a recovery; in a notebook also a sleeping thread.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Protocol, TextIO
 from holdfast.reporting.cell_line import CellLine, in_notebook
 
 QUIET = 2.0
-"""Seconds for which nobody is told."""
+"""Seconds after which an activity is shown; a shorter one is never shown."""
 
 _EVERY = 0.5
 _lock = threading.Lock()
 _busy = threading.Event()
 _ended = threading.Event()
-"""Set when nothing goes on any more; what begins after that has another one."""
+"""Set when no activity is left; the next activity makes a new event."""
 
 _all: list[Activity] = []
 _shown_elsewhere = 0
@@ -36,7 +36,7 @@ _below_cell: threading.Thread | None = None
 
 @dataclass(eq=False)
 class Activity:
-    """Something that goes on."""
+    """An activity that is running."""
 
     subject: str
     what: str
@@ -45,7 +45,7 @@ class Activity:
     since: float = field(default_factory=time.monotonic)
 
     def advance(self) -> None:
-        """One of ``total`` is done."""
+        """Count one more of ``total`` parts as done."""
         self.done += 1
 
     @property
@@ -59,7 +59,7 @@ class Activity:
 
 @contextmanager
 def doing(subject: str, what: str, total: int | None = None) -> Iterator[Activity]:
-    """Say that this goes on, until it is done. From any thread."""
+    """Announce an activity while the context is open. From any thread."""
     activity = Activity(subject, what, total)
     global _ended
     with _lock:
@@ -78,11 +78,11 @@ def doing(subject: str, what: str, total: int | None = None) -> Iterator[Activit
                 _busy.clear()
                 _ended.set()
         if last and _below_cell is not None:
-            _below_cell.join(_EVERY)  # the line is gone before the cell is done
+            _below_cell.join(_EVERY)  # so that the line disappears before the cell is done
 
 
 def now(least: float = 0.0) -> Activity | None:
-    """What was begun last and still goes on, if that is so for ``least`` seconds. From any thread."""
+    """Return the activity that began last, if it has run for ``least`` seconds or more; else None. From any thread."""
     with _lock:
         found = _all[-1] if _all else None
     return found if found is not None and found.seconds >= least else None
@@ -90,7 +90,7 @@ def now(least: float = 0.0) -> Activity | None:
 
 @contextmanager
 def shown_elsewhere() -> Iterator[None]:
-    """Meanwhile somebody else shows what goes on."""
+    """While the context is open, its caller shows activities, and no line is shown here."""
     global _shown_elsewhere
     _shown_elsewhere += 1
     try:
@@ -103,14 +103,14 @@ class Line(Protocol):
     """A place where one text is shown at a time."""
 
     def show(self, text: str, done: int, total: int | None) -> None:
-        """Show what goes on; ``done`` of ``total`` parts of it are done, if it has parts."""
+        """Show a text; ``done`` of ``total`` parts are done (None: the activity has no parts)."""
 
     def wipe(self) -> None:
-        """Show nothing any more."""
+        """Remove the text."""
 
 
 class TerminalLine:
-    """The line of a terminal at which the cursor is."""
+    """The current line of a terminal, where the cursor is."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -132,7 +132,7 @@ class TerminalLine:
 def _start_line() -> None:
     global _line, _below_cell
     if in_notebook():
-        # A thread of its own each time: what it shows belongs to the cell that runs now.
+        # A new thread each time: its output belongs to the cell that runs now.
         _below_cell = threading.Thread(target=show, args=(CellLine(), _ended), name="holdfast-progress", daemon=True)
         _below_cell.start()
     elif _line is None and _is_terminal(sys.stderr):
@@ -143,7 +143,7 @@ def _start_line() -> None:
 def _is_terminal(stream: TextIO | None) -> bool:
     try:
         return stream is not None and stream.isatty()
-    except ValueError:  # it is closed
+    except ValueError:  # the stream is closed
         return False
 
 
@@ -154,7 +154,7 @@ def _show_for_ever() -> None:
 
 
 def show(line: Line, ended: threading.Event) -> None:
-    """Show what takes more than a moment, until nothing goes on."""
+    """Show activities that run for more than `QUIET` seconds, until ``ended`` is set."""
     while not ended.wait(_EVERY):
         found = now(QUIET) if not _shown_elsewhere else None
         if found is None:

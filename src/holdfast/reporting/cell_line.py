@@ -1,6 +1,6 @@
-"""A line below a notebook's cell that says what goes on, with a bar where it has parts.
+"""A line below a notebook's cell that shows an activity, with a progress bar if it has parts.
 
-IPython is not a dependency: where a notebook runs, it is loaded already.
+IPython is not a dependency: in a notebook it is loaded already.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def in_notebook() -> bool:
 
 
 class CellLine:
-    """The line. It appears when there is something to show, and stays as an empty place."""
+    """The line below a cell. It appears with the first text; after `wipe` it stays as an empty output."""
 
     def __init__(self) -> None:
         self._handle: Any = None

@@ -1,15 +1,15 @@
 """Redaction: no credential is printed, logged or raised.
 
 Everything that leaves Holdfast as text passes through this module: errors (the base class in ``errors.py``), loggers
-(`logger`), what ``repr`` and ``status`` show of an address (`shown`), what the command line prints.
+(`logger`), addresses in ``repr`` and ``status`` (`shown`), and the output of the command line.
 
-Two rules find credentials in a text. First, *known* secrets: whoever is given an address or a credential calls `learn`,
-and from then on its text, in every spelling that a URL can have, is replaced wherever it occurs. That covers what other
-libraries say about it. Second, *patterns*: the user part of an address (``scheme://user:password@host``), query
-parameters whose names speak of secrets, and Authorization headers. That covers addresses that nobody has declared.
+Two rules find credentials in a text. First, *known* secrets: code that is given an address or a credential calls
+`learn`, and from then on its text, in every spelling that a URL can have, is replaced wherever it occurs. That covers
+messages of other libraries. Second, *patterns*: the user part of an address (``scheme://user:password@host``), query
+parameters whose names suggest a secret, and Authorization headers. That covers addresses that were never declared.
 
-An address shows its host, its path, and the query parameters that are known to be harmless (`_HARMLESS`). Any other
-parameter is left out: it may be a token under a name that nobody here has heard of.
+An address is shown with its host, its path, and the query parameters that are known to be harmless (`_HARMLESS`). Any
+other parameter is left out: it may be a token under an unknown name.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 HIDDEN = "…"
 
 _SHORTEST = 4
-"""A secret of fewer characters is hidden in addresses, but not looked for in other texts: words have it in them."""
+"""The least length of a secret that is searched for in other texts. A shorter one is only hidden in its address: words
+contain it by chance."""
 
 _SHORTEST_NAME = 8
-"""The same for a parameter that may be no secret at all."""
+"""The same for the value of a parameter that may be no secret at all."""
 
 _SHORTEST_USER = 16
-"""The same for the name of a user: names are words, the identifiers of access keys are not."""
+"""The same for a user's name: names are ordinary words, ids of access keys are long."""
 
 _HARMLESS = frozenset(
     (
@@ -55,18 +56,20 @@ _HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*")
 
 @dataclass(frozen=True)
 class Address:
-    """An address taken apart: what may be shown of it, and what must not."""
+    """A parsed address: the part that may be shown, and the secrets in it."""
 
     shown: str
+    """The address without its secrets."""
+
     secrets: tuple[str, ...]
-    """What was left out and is looked for in other texts, as it was written."""
+    """The parts that were left out and are searched for in other texts, as they were written."""
 
     ambiguous: bool
-    """Whether a credential in it has a character that ends the part of a URL it is in (``/``, ``?``, ``#``, ``@``)."""
+    """Whether a credential in the address has a character that ends a part of a URL (``/``, ``?``, ``#``, ``@``)."""
 
 
 def parse(address: str) -> Address:
-    """Take an address apart. Where it can be read in two ways, the one that hides more is taken."""
+    """Parse an address. If it can be read in two ways, take the reading that hides more."""
     found = _PARTS.fullmatch(address)
     if found is None:
         return Address(address, (), False)
@@ -74,7 +77,7 @@ def parse(address: str) -> Address:
     if (split := _split(rest)) is not None:
         whole, rest, ambiguous = split
         name, _, password = whole.partition(":")
-        least = _SHORTEST if "@" in found["rest"] else _SHORTEST_NAME  # a wrong port is no password
+        least = _SHORTEST if "@" in found["rest"] else _SHORTEST_NAME  # without an @ it may be a mistyped port
         secrets += [each for each in (whole, password) if len(each) >= least]
         secrets += [name] if len(name) >= _SHORTEST_USER else []
     place, mark, query = rest.partition("?")
@@ -91,7 +94,8 @@ def parse(address: str) -> Address:
 
 
 def _pairs(query: str) -> list[str]:
-    """The parameters of a query. What has no name belongs to the one before it: a secret with a ``&`` in it."""
+    """Return the parameters of a query. A piece without a name belongs to the parameter before it, which is then a
+    secret with a ``&`` in it."""
     pairs: list[str] = []
     for piece in re.split("(?<=.)[&;]", query):
         if pairs and "=" not in piece and pairs[-1].partition("=")[0] not in _HARMLESS:
@@ -102,8 +106,8 @@ def _pairs(query: str) -> list[str]:
 
 
 def _split(rest: str) -> tuple[str, str, bool] | None:
-    """What follows ``scheme://``: the user with a password, the rest, and whether that is ambiguous; None if there is
-    no password. A user alone is no credential: it may be the container of an account."""
+    """Split the text after ``scheme://`` into the user with a password, the rest, and whether that is ambiguous. Return
+    None if there is no password. A user alone is no credential: it may be the container of a storage account."""
     authority = re.match(r"[^/?#]*", rest)[0]  # type: ignore[index]  # it matches always
     user, at, _ = authority.rpartition("@")
     if (at and ":" not in user) or (not at and _HOSTS.fullmatch(authority)):
@@ -115,7 +119,8 @@ def _split(rest: str) -> tuple[str, str, bool] | None:
 
 
 def shown(place: object) -> str:
-    """A path, an address, or any other place, for people: without credentials. What is left out is remembered."""
+    """Return a path, an address, or any other place as text without credentials. The credentials in it are learned
+    (`learn`)."""
     text = str(place)
     if _PARTS.fullmatch(text) is None:
         return redact(text)
@@ -131,7 +136,8 @@ _CREDENTIAL = re.compile(
     r"|user|username|uid",
     re.IGNORECASE,
 )
-"""A word of a name. Parts of words, as in `_NAMES`, would find ``sas`` in ``primitivesAsString``."""
+"""Matches a whole word of an option's name. Parts of words, as in `_NAMES`, would find ``sas`` in
+``primitivesAsString``."""
 
 _WORD = re.compile(r"[A-Z]*[a-z\d]+|[A-Z]+")
 _LOGIN = re.compile(r"(://|^jdbc:oracle:\w+:)(?:[^/@?;:]*[:/][^/?;]*)?@")
@@ -139,10 +145,10 @@ _SETTING = re.compile(r"(?<=[?&;:])([\w.%-]+)=[^&;]*")
 
 
 def without_credentials(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a reader without those that say who reads, and with which secret, by name or inside an address.
+    """Return the options of a reader without credentials: options whose names say so, and logins inside addresses.
 
-    For comparing: whatever else changes what is read stays, and what this process has learned (`learn`) plays no part.
-    Texts of people's own (a query) stay whole.
+    The result is for comparing two readers: every option that changes what is read stays, and secrets that this process
+    has learned (`learn`) make no difference. Texts that the user wrote (a query) stay whole.
     """
     return {
         name: _without_login(value) if name.lower() == "url" or _ADDRESS.fullmatch(value) else value
@@ -168,7 +174,7 @@ _pattern: re.Pattern[str] | None = None
 
 
 def learn(*secrets: str) -> None:
-    """Remember these texts as secret, in each of their spellings; from now on no text of this process shows them."""
+    """Remember these texts as secrets, in all their spellings: from now on `redact` hides them in every text."""
     global _pattern
     spelled = set()
     for text in secrets:
@@ -183,7 +189,7 @@ def learn(*secrets: str) -> None:
 
 
 def redact(text: str) -> str:
-    """``text`` without credentials."""
+    """Return ``text`` without credentials."""
     pattern = _pattern
     if pattern is not None:
         text = pattern.sub(HIDDEN, text)
@@ -194,7 +200,8 @@ def redact(text: str) -> str:
 
 
 def _without_user(found: re.Match[str]) -> str:
-    """An address inside a text: only its user part is judged here, since nobody declared it as an address."""
+    """Return an address that was found inside a text, without its user part. Its parameters stay, because the text was
+    never declared as an address."""
     parts = _PARTS.fullmatch(found[0])
     if parts is None or "@" not in parts["rest"] or (split := _split(parts["rest"])) is None:
         return found[0]
@@ -202,7 +209,7 @@ def _without_user(found: re.Match[str]) -> str:
 
 
 def redacted(value: Any) -> Any:
-    """A value with every text in it redacted: dictionaries, lists, tuples and sets are looked into."""
+    """Return a value with every text in it redacted, also inside dictionaries, lists, tuples and sets."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping) and type(value) is dict:
@@ -213,15 +220,16 @@ def redacted(value: Any) -> Any:
     return value
 
 
-# -- what is raised and logged ----------------------------------------------------------------------------------------
+# -- errors and log records -------------------------------------------------------------------------------------------
 
 
 class Redacted(Exception):
-    """An error of another library whose text had credentials in it, without them."""
+    """The error of another library, without the credentials that its text had."""
 
 
 def cause(error: BaseException) -> BaseException:
-    """``error`` as the cause of an error of ours: itself, if nothing that Python would print of it is secret."""
+    """Return ``error`` as the cause of one of Holdfast's errors: ``error`` itself if Python would print no secret of
+    it, otherwise a `Redacted` with its text."""
     said = "".join(traceback.format_exception(error))
     if redact(said) == said:
         return error
@@ -229,7 +237,7 @@ def cause(error: BaseException) -> BaseException:
 
 
 _OF_PYTHON = frozenset(vars(logging.makeLogRecord({})))
-"""The attributes that every record has; all others are fields, given by ``extra``."""
+"""The attributes that every log record has; all others are fields that came by ``extra``."""
 
 
 class _Redacting(logging.Filter):
@@ -237,7 +245,7 @@ class _Redacting(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.DEBUG:
-            return False  # kazoo says the passwords of its sessions there
+            return False  # below DEBUG kazoo logs the passwords of its sessions
         record.msg, record.args = redact(record.getMessage()), ()
         for field in vars(record).keys() - _OF_PYTHON:
             setattr(record, field, redacted(getattr(record, field)))
@@ -251,8 +259,9 @@ _redacting = _Redacting()
 
 
 def logger(name: str) -> logging.Logger:
-    """The logger of that name, redacted. An event that a person should know of is a warning, which Python prints on
-    stderr in a program that does not set up logging. What it is about is in the fields of its record (``extra``)."""
+    """Return the logger of that name, which redacts its records. Events that a person should know of are logged as
+    warnings, which Python prints on stderr in a program that does not set up logging. Details are in the fields of the
+    record (``extra``)."""
     found = logging.getLogger(name)
-    found.addFilter(_redacting)  # to add it again changes nothing
+    found.addFilter(_redacting)  # adding the same filter again has no effect
     return found

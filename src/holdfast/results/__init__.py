@@ -1,4 +1,4 @@
-"""What Holdfast tells its users: of epochs, recoveries and how a flow stands, and of one-off queries.
+"""The results that Holdfast gives its users: of epochs, recoveries, a flow's status, and one-off queries.
 
 Private: it may change from one version to the next. (`holdfast` exports its classes.)
 """

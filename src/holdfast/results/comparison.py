@@ -1,4 +1,4 @@
-"""What `hf.compare` finds: where a view of two flows differs."""
+"""The result of `hf.compare`: how a view of two flows differs."""
 
 from __future__ import annotations
 
@@ -20,33 +20,36 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Comparison:
-    """Where a view of two flows differs, as of one epoch. ``print`` shows a summary."""
+    """How a view of two flows differs, as of one epoch. ``print`` shows a summary."""
 
     view: str
     epoch: int
     here: str
+    """The name of the first flow."""
+
     there: str
-    """The names of the two."""
+    """The name of the second flow."""
 
     key: tuple[str, ...]
-    """The columns by which rows are told to be changed; none: each row is on one side alone."""
+    """The columns that identify a row, so that a row with the same key on both sides counts as changed; empty: every
+    differing row is on one side only."""
 
     rows: pa.Table = field(repr=False)
-    """The rows that differ: the view's columns, ``_side`` (``here`` or ``there``), ``_change`` (``here``, ``there``, or
-    ``changed``, where the other side has a row of the same key), and ``_count``, how many copies it has more. Where the
-    view has a column of such a name, the added one has a further ``_``."""
+    """The rows that differ: the view's columns; ``_side``: the side that has the row (``here`` or ``there``);
+    ``_change``: ``changed`` if the other side has a row of the same key, otherwise the side; ``_count``: how many more
+    copies this side has. If the view has a column of such a name, the added column's name begins with another ``_``."""
 
     frame: DataFrame | None = field(default=None, repr=False, compare=False)
-    """The same as a Spark DataFrame; None where it was found without Spark."""
+    """`rows` as a Spark DataFrame; None if the comparison was made without Spark."""
 
     @property
     def equal(self) -> bool:
-        """Whether both have the same rows."""
+        """Whether both flows have the same rows."""
         return not self.rows.num_rows
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows are ``here`` alone, ``there`` alone, and how many keys were ``changed``."""
+        """The number of rows only in ``here``, the number only in ``there``, and the number of keys ``changed``."""
         found = {each: self._of(each).num_rows for each in ("here", "there")}
         changed = self._of("changed")
         ranks = content_ranks([changed.column(each) for each in self.key], rows=changed.num_rows)
@@ -56,7 +59,7 @@ class Comparison:
         return self.rows.filter(pc.equal(self.rows.column(-2), change))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the comparison as plain values, for JSON."""
         return {
             "view": self.view,
             "epoch": self.epoch,
@@ -86,7 +89,7 @@ class Comparison:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    """A row that differs, for people; what is told of it is behind its own columns."""
+    """Return a differing row as text for people; the three added columns come after its own."""
     *own, (_, side), _, (_, count) = row.items()
     times = f" ({count} times)" if count > 1 else ""
     sign = "-" if side == "here" else "+"

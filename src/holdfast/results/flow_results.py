@@ -1,4 +1,4 @@
-"""What a flow tells about itself: the outcome of an epoch, what a recovery did, and its status.
+"""What a flow tells its users: the result of an epoch, what a recovery did, and the flow's status.
 
 The file is long because its classes are the parts of one status, and are read together.
 """
@@ -21,26 +21,27 @@ from holdfast.results.query_results import Coverage
 
 @dataclass(frozen=True)
 class Approximation:
-    """What views are made of while some of their state is lost, and was not computed again yet
+    """What the views are computed from while some of their state is lost and not yet computed again
     (``on_loss="continue"``); see ``flow.approximate``."""
 
     since: int
-    """The first epoch that is approximate. All before it are exact."""
+    """The first approximate epoch. All epochs before it are exact."""
 
     coverage: Coverage
-    """The partitions that are left, of all; the rows of the views, as of the last exact epoch, that are in them, where
-    they were counted since the very first epoch; the bytes of their copies, where those hold all of that epoch."""
+    """How much is left as of the last exact epoch: the partitions; the rows of the views, if they were counted since
+    the very first epoch; the bytes of the views' copies, if these are complete as of that epoch."""
 
     lost: tuple[int, ...]
     """The partitions whose state is lost."""
 
     members: tuple[str, ...]
-    """The members that were lost with it."""
+    """The members that were lost with that state."""
 
     sources: tuple[str, ...]
+    """The sources whose rows are missing where their keys are in the lost partitions."""
+
     views: tuple[str, ...]
-    """What is affected: of all these sources, and in all these views, rows are missing whose keys are in the lost
-    partitions."""
+    """The views in which rows are missing whose keys are in the lost partitions."""
 
     def __str__(self) -> str:
         return f"approximate since epoch {self.since}: {self.coverage}"
@@ -48,31 +49,35 @@ class Approximation:
 
 @dataclass(frozen=True, repr=False)
 class Epoch:
-    """What ``flow.step()`` did."""
+    """The result of ``flow.step()``."""
 
     epoch: int | None
-    """The epoch's number; None when nothing waited and none was run."""
+    """The epoch's number; None if no input waited and no epoch was run."""
 
     changed: dict[str, int] = field(default_factory=dict)
     """View → rows of its change (retractions and insertions counted alike)."""
 
     rows_in: int = 0
+    """Rows that were taken from sources."""
+
     seconds: float = 0.0
+    """The latency of the epoch."""
+
     timings: dict[str, float] = field(default_factory=dict)
-    """Where the time went: ``planning`` on the driver, then per kind of work the seconds of the slowest task of each
-    stage."""
+    """Where the time went, in seconds: ``planning`` on the driver, then for each kind of work the sum over the stages,
+    each with its slowest task."""
 
     approximate: Approximation | None = None
-    """What the epoch was computed from, if not from everything; None: it is exact."""
+    """What the epoch was computed from if state is lost; None: the epoch is exact."""
 
     path: EpochPath = "stages"
-    """In which way it was run: ``"resident"`` by a task that stays, ``"task"`` as a job of one task, ``"stages"`` as a
-    job with exchanges, ``"rounds"`` so, too, with large rounds of loops as jobs of their own. All write the same
+    """How the epoch was run: ``"resident"``: by a task that stays; ``"task"``: as a job of one task; ``"stages"``: as a
+    job with exchanges; ``"rounds"``: the same, with large rounds of loops as separate jobs. All write the same
     layers."""
 
     rounds: dict[str, int] = field(default_factory=dict)
-    """View → how many rounds its loop ran, the longest if it has several. A loop that several views share counts for
-    the first of them."""
+    """View → how many rounds its loop ran; the greatest number if it has several loops. A loop that several views share
+    counts for the first of them."""
 
     @property
     def idle(self) -> bool:
@@ -92,74 +97,81 @@ class Epoch:
 
 @dataclass(frozen=True, repr=False)
 class Recovery:
-    """What opening a flow, or repairing it, had to do; see ``flow.last_recovery``."""
+    """What a recovery did when a flow was opened or repaired; see ``flow.last_recovery``."""
 
     epoch: int = -1
     """The last epoch of the history that was found."""
 
     lineage: Mapping[str, int] = field(default_factory=dict)
-    """Where lineage was found → the last epoch there."""
+    """Place where lineage was found → the last epoch there."""
 
     epochs: tuple[int, ...] = ()
     """The epochs that were computed again."""
 
     filled: int | None = None
-    """Operators without any state were filled from their sources up to this epoch."""
+    """The epoch up to which operators without state were filled; None: none was filled."""
 
     read: tuple[str, ...] = ()
-    """The sources and views from whose rows they were filled."""
+    """The sources and views from whose rows operators were filled."""
 
     otherwise: tuple[str, ...] = ()
-    """The views whose text is as it was, and which another version of Holdfast or of Spark reads otherwise: they were
-    filled again."""
+    """The views that were filled again because another version of Holdfast or of Spark plans their unchanged text
+    differently."""
 
     partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Operator → the partitions of it that were computed again and written."""
+    """Operator → its partitions that were computed again and written."""
 
     run: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Operator → the partitions in which it was run for that: also where it wrote nothing, and only its output was
+    """Operator → the partitions in which it was run, including those where it wrote nothing and only its output was
     needed."""
 
     sources: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Source → the epochs whose input was read from it again. (Pushed rows that no copy has are read from memory.)"""
 
     logs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """View, or source whose rows are kept → the epochs at which its log was read instead of what lies behind it."""
+    """View, or source whose rows are kept → the epochs as of which its log was read, in place of the operators and
+    sources upstream of it."""
 
     members: tuple[str, ...] = ()
-    """The members that computed again, where each keeps its own layers."""
+    """The members that computed epochs again, if each member keeps its own layers."""
 
     repaired: tuple[int, ...] = ()
-    """The epochs that had been approximate, and were run again, exactly (``flow.repair()``)."""
+    """The approximate epochs that were run again as exact ones (``flow.repair()``)."""
 
     layers_reused: int = 0
+    """Local layers that were used as they were."""
+
     layers_fetched: int = 0
+    """Layers that were fetched from log locations."""
+
     bytes_fetched: int = 0
+    """The bytes of the fetched layers."""
+
     layers_handed: int = 0
-    """Layers that a member took from another, where each keeps its own."""
+    """Layers that a member took from another member, if each member keeps its own layers."""
 
     layers_ahead: int = 0
-    """Layers that members had fetched beside epochs, before partitions changed hands on purpose (``flow.rescale``,
+    """Layers that members fetched beside epochs before partitions changed owners on purpose (``flow.rescale``,
     ``flow.drain``)."""
 
     damaged: tuple[str, ...] = ()
-    """Layers that did not have their checksum, and were set aside."""
+    """Layers with a wrong checksum, which were set aside."""
 
     unreachable: Mapping[str, str] = field(default_factory=dict)
-    """Log locations that could not be used → why."""
+    """Log location that could not be used → the reason."""
 
     lost: tuple[str, ...] = ()
-    """What was found to be lost, or may be: a location that was emptied, too few of them to be sure
-    (``accept_loss``)."""
+    """What is lost, or may be lost: a location that was emptied; too few locations to be sure (``accept_loss``)."""
 
     followed: int | None = None
-    """Up to this epoch this driver had run the epochs of the one that led before it (``hf.active_standby()``)."""
+    """The last epoch of the leader that this driver had run while it stood by (``hf.active_standby()``); None if it did
+    not follow."""
 
     missing: tuple[int, ...] = ()
-    """Epochs whose input was skipped, or whose state is empty, since the strategy keeps nothing (``hf.gap()``)."""
+    """Epochs whose input was skipped, or whose state is empty, because the strategy keeps nothing (``hf.gap()``)."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Phase (``lineage``, ``look``, ``fetch``, ``hand``, ``replay``) → time."""
+    """Phase (``lineage``, ``look``, ``fetch``, ``hand``, ``replay``) → seconds."""
 
     @property
     def epochs_replayed(self) -> int:
@@ -167,11 +179,11 @@ class Recovery:
 
     @property
     def work(self) -> tuple[object, ...]:
-        """What was done, for telling whether anything was."""
+        """A value that differs between two records if one of them has done more."""
         return self.layers_fetched, self.layers_handed, self.epochs, self.filled, len(self.damaged)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values, for JSON."""
+        """Return the recovery as plain values, for JSON."""
         found: dict[str, Any] = redacted({**asdict(self), "epochs_replayed": self.epochs_replayed})
         return found
 
@@ -190,10 +202,11 @@ class ViewStatus:
     """A view of a flow."""
 
     sql: str
-    """Its query; ``(DataFrame)`` if it was declared by one."""
+    """Its query; ``(DataFrame)`` if it was declared by a DataFrame."""
 
     operator: str | None
-    """The operator that keeps its rows; None of a flow that is not open, if the log does not have the view yet."""
+    """The id of the operator that keeps its rows; None if the flow is not open and its log does not have the view
+    yet."""
 
     approximate: bool
     """Whether some of its rows are missing (``on_loss="continue"``)."""
@@ -201,15 +214,15 @@ class ViewStatus:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """An epoch of a flow that has a name: a consistent cut of all its state and lineage."""
+    """A named epoch of a flow: a consistent cut of all its state and lineage."""
 
     name: str
     epoch: int
     digest: str
-    """The digest of the epoch's lineage, which names that state."""
+    """The digest of the epoch's lineage, which identifies the state."""
 
     safe: bool
-    """Whether ``min_replicas`` locations have all of it, so that it can be copied."""
+    """Whether ``min_replicas`` locations have the whole snapshot, so that it can be copied."""
 
 
 @dataclass(frozen=True)
@@ -218,42 +231,42 @@ class BranchInfo:
 
     name: str
     root: int
-    """The last epoch that it has in common with the flow."""
+    """The last epoch that the branch has in common with the flow."""
 
     digest: str
-    """The digest of that epoch's lineage, which names the state with which it began."""
+    """The digest of the root's lineage, which identifies the state with which the branch began."""
 
     created: float
-    """When it was made: seconds since 1970."""
+    """When the branch was made: seconds since 1970."""
 
     bytes: int
-    """What removing it would free."""
+    """The bytes that removing the branch would free."""
 
     approximate: bool = False
-    """Whether it is the one with which the flow itself goes on without lost members, from their loss to
-    ``flow.repair()`` (``on_loss="continue"``)."""
+    """Whether the flow itself goes on with this branch, without lost members, until ``flow.repair()``
+    (``on_loss="continue"``)."""
 
 
 @dataclass(frozen=True)
 class RewindInfo:
-    """A rewind that a flow has made, as far back as it retains."""
+    """A rewind of a flow; those within its retention are listed."""
 
     epoch: int
-    """The epoch that undid others."""
+    """The epoch that undid earlier ones."""
 
     to: int
-    """The epoch to which it went back: those after it were undone."""
+    """The epoch to which the flow went back: the epochs after it were undone."""
 
     reason: str
     skipped: tuple[str, ...]
-    """The sources of which something was skipped on the way forward again."""
+    """The sources of which input was skipped when the undone input was taken again."""
 
     at: float
-    """When it was made: seconds since 1970."""
+    """When the rewind was made: seconds since 1970."""
 
     @staticmethod
     def of(record: Lineage) -> RewindInfo:
-        """What the record of a rewind says."""
+        """Return the rewind that a lineage records."""
         said = record.rewind or {}
         skipped = tuple(sorted(said.get("skip", {})))
         return RewindInfo(record.epoch, said["to"], said.get("reason", ""), skipped, record.clock / 1e6)
@@ -261,25 +274,25 @@ class RewindInfo:
 
 @dataclass(frozen=True)
 class UniqueStatus:
-    """What the filters in front of a catalog of ids saved, since the flow was opened (``unique``)."""
+    """The work that filters in front of a catalog of ids saved since the flow was opened (``unique``)."""
 
     asked: int
-    """So many ids came, each counted once per epoch and partition."""
+    """The number of ids that came, each counted once per epoch and partition."""
 
     looked_up: int
-    """For so many of them the catalog was searched."""
+    """The number of ids for which the catalog was searched."""
 
     found: int
-    """So many of those were there: records that were delivered again."""
+    """The number of ids that the catalog had: records that were delivered again."""
 
     false_positives: float
-    """The share of new ids that were looked up in vain, as it was set."""
+    """The share of new ids that may be looked up in vain, as configured."""
 
     measured_false_positives: float
-    """The same as it was."""
+    """The share of new ids that were looked up in vain, as measured."""
 
     bytes: int
-    """The filters' memory."""
+    """The memory of the filters."""
 
 
 @dataclass(frozen=True)
@@ -287,10 +300,11 @@ class SourceStatus:
     """A source of a flow."""
 
     waiting: int | None
-    """How much waits behind the next epoch, in the source's own unit (rows, files); None if it does not know."""
+    """How much input waits, in the source's own unit (rows, files); None if the source does not know."""
 
     unique: UniqueStatus | None = None
-    """What the filters in front of its catalog of ids saved; None if its records have no ids, or it has not run."""
+    """The work that the filters in front of its catalog of ids saved; None if its records have no ids, or no epoch has
+    run yet."""
 
 
 @dataclass(frozen=True)
@@ -302,7 +316,7 @@ class SinkStatus:
     """The name of its class."""
 
     epoch: int | None
-    """The last epoch that it has; None if it cannot tell, or the flow is not open."""
+    """The last epoch that the sink has; None if it cannot tell, or the flow is not open."""
 
 
 @dataclass(frozen=True)
@@ -330,14 +344,14 @@ class Latency:
 
 @dataclass(frozen=True)
 class MaintenanceStatus:
-    """Merging of layers, in the background."""
+    """The merging of layers in the background."""
 
     merges: int = 0
     """How many merges were made since the flow was opened."""
 
     busy: bool = False
     failure: str | None = None
-    """Why the last merge failed, if it did."""
+    """Why the last merge failed; None if it succeeded."""
 
 
 @dataclass(frozen=True)
@@ -348,16 +362,16 @@ class LocationStatus:
     layers: int
     bytes: int
     counts: bool | None = None
-    """Whether it counts for the safe point: one that was emptied does again when it is filled. None: not known, since
-    the flow is not open."""
+    """Whether the location counts for the safe point; a location that was emptied counts again once it is filled. None:
+    not known, because the flow is not open."""
 
     failure: str | None = None
-    """Why it cannot be used now, if that is so."""
+    """Why the location cannot be used now; None if it can."""
 
 
 @dataclass(frozen=True)
 class Unsafe:
-    """What is not safe yet: lost with this host, it would have to be computed again."""
+    """The epochs that are not safe yet: if this host is lost, they must be computed again."""
 
     epochs: int
     bytes: int
@@ -370,10 +384,10 @@ class Unsafe:
 
 @dataclass(frozen=True)
 class DurabilityStatus:
-    """How safe a flow's state is."""
+    """How durable a flow's state is."""
 
     strategy: str
-    """How the flow's results are protected, with its settings: ``nosync``, ``passive_standby(every=16)``."""
+    """The strategy that protects the flow's results, with its settings: ``nosync``, ``passive_standby(every=16)``."""
 
     safe: int
     """The safe point: the last epoch that ``min_replicas`` locations have; -1 if none."""
@@ -382,7 +396,8 @@ class DurabilityStatus:
     """The last epoch whose lineage is durable."""
 
     levels: dict[str, dict[str, int]]
-    """View → level of persistence (``local``, or a location) → the last epoch that is on it."""
+    """View → persistence level → the last epoch that is on it. Levels: ``memory``, ``disk`` and the URI of each
+    location; of a flow that is not open, ``local`` and the URI of each location."""
 
     locations: tuple[LocationStatus, ...]
     unsafe: Unsafe
@@ -390,60 +405,62 @@ class DurabilityStatus:
     """Whether the next epoch waits for storage (``max_unsafe``)."""
 
     recovery_seconds: float
-    """What losing this host would cost: the time of the epochs that no location has."""
+    """What losing this host would cost, in seconds: the time to compute the epochs that are not safe again."""
 
     shipped: int
     """Bytes that were written to locations since the flow was opened."""
 
     busy: bool
     failure: str | None
-    """Why the last round of copying failed, if it did."""
+    """Why the last round of copying failed; None if it succeeded."""
 
     unsynced: dict[str, str] = field(default_factory=dict)
-    """Local files that could not be synced → why."""
+    """Trace whose local files could not be synced → the reason."""
 
 
 @dataclass(frozen=True)
 class PlacementStatus:
-    """Who keeps which partitions, where each member keeps its own layers."""
+    """The owners of partitions, if each member keeps its own layers."""
 
     members: dict[str, list[int]]
     """Member → its partitions."""
 
     tasks: int
-    """Keyed tasks that were run since the flow was opened."""
+    """How many keyed tasks ran since the flow was opened."""
 
     local: int
-    """Those of them that found all their layers where they ran."""
+    """How many of these tasks found all their layers on the member where they ran."""
 
 
 @dataclass(frozen=True)
 class ClockStatus:
-    """The flow's clock beside the host's, in microseconds since 1970."""
+    """The flow's clock compared with the host's clock."""
 
     flow: int | None
-    """The clock of the last epoch; None before the first."""
+    """The clock of the last epoch, in microseconds since 1970; None before the first epoch."""
 
     host: int
+    """The host's clock, in microseconds since 1970."""
+
     ahead: float
-    """By how many seconds the flow's clock is ahead of the host's; it should be 0."""
+    """The seconds by which the flow's clock is ahead of the host's; it should be 0."""
 
 
 @dataclass(frozen=True)
 class RunningDriver:
-    """The process that runs a flow, as its working directory says."""
+    """The process that runs a flow, according to the flow's working directory."""
 
     pid: int | None
     host: str | None
     since: float | None
-    """Seconds since 1970."""
+    """When it opened the flow: seconds since 1970."""
 
     lease: str | None = None
-    """The lease by which it leads, if it runs under one."""
+    """The name of the lease under which it leads; None without a lease."""
 
     @staticmethod
     def of(said: Mapping[str, Any] | None) -> RunningDriver | None:
-        """What the lock of a working directory says; None if nobody holds it."""
+        """Return the driver that the lock of a working directory names; None if the lock is free."""
         if said is None:
             return None
         return RunningDriver(said.get("pid"), said.get("host"), said.get("since"), said.get("lease"))
@@ -454,7 +471,7 @@ class RunningDriver:
 
 @dataclass(frozen=True, repr=False)
 class Status:
-    """How a flow stands."""
+    """The status of a flow."""
 
     flow: str
     log: str
@@ -472,28 +489,30 @@ class Status:
     maintenance: MaintenanceStatus
     durability: DurabilityStatus
     placement: PlacementStatus | None = None
-    """None where all layers are kept in one place."""
+    """The owners of partitions; None if all layers are in one directory."""
 
     clock: ClockStatus | None = None
-    """None of a flow that is not open here."""
+    """The flow's clock; None if the flow is not open in this process."""
 
     approximate: Approximation | None = None
-    """What the views are made of, if not of everything; then each of ``views`` says so, too. None: all is exact."""
+    """What the views are computed from if state is lost; each affected view in ``views`` says so, too. None: the views
+    are exact."""
 
     crash_now: tuple[Forecast, ...] = ()
-    """What each loss would cost now: of the driver, of its host, of each member and of each log location."""
+    """What a loss would cost now: of the driver, of its host, of each member and of each log location."""
 
     owed: int = 0
-    """After a rewind: so many epochs whose input is still to be taken again."""
+    """After a rewind: the number of epochs whose input is still to be taken again."""
 
     open: bool = True
-    """Whether the flow is open here. If not, this is how its log stands, and what only an open flow knows is empty."""
+    """Whether the flow is open in this process. If not, the status is read from its log, and fields that only an open
+    flow knows are empty."""
 
     running: RunningDriver | None = None
-    """Of a flow that is not open here: who runs it right now, as far as its working directory says."""
+    """If the flow is not open in this process: the process that runs it now, according to its working directory."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values, for JSON."""
+        """Return the status as plain values, for JSON."""
         plain = asdict(self)
         plain["placement"] = plain["placement"] or {}
         plain["clock"] = plain["clock"] or {}
@@ -502,7 +521,7 @@ class Status:
         return found
 
     def rows(self) -> list[tuple[str, str]]:
-        """The most of it, for people: what it is, and how it stands."""
+        """The main parts of the status, as (name, text) for people."""
         unsafe, waiting = self.durability.unsafe, {name: one.waiting for name, one in self.sources.items()}
         found = [
             ("flow", self.flow),

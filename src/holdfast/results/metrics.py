@@ -1,8 +1,7 @@
-"""Numbers of a running flow, for whoever watches it: Prometheus (`terminal/metrics.py`), OpenTelemetry
-(`runtime/telemetry.py`).
+"""The metrics of a running flow, for Prometheus (`terminal/metrics.py`) and OpenTelemetry (`runtime/telemetry.py`).
 
-They are those of ``flow.status()``, asked when somebody asks for them, and counts of the epochs of this process. Names
-and meanings are in docs/metrics.md; a test compares the two.
+They are numbers of ``flow.status()``, taken when a monitor asks for them, and counts of the epochs of this process.
+Names and meanings are also in docs/metrics.md; a test compares the two.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ NAMES = {
     "holdfast_epoch_seconds_total": ("counter", "Seconds that these epochs took."),
     "holdfast_last_epoch_timestamp_seconds": ("gauge", "When the last of them was complete, in seconds since 1970."),
 }
-"""Metric → its kind, and what it says."""
+"""Metric → its kind, and its meaning."""
 
 Value: TypeAlias = tuple[str, dict[str, str], float]
 """Metric, labels, value."""
 
 
 class Metrics:
-    """The numbers of one flow. `add` and `values` may be called from any thread."""
+    """The metrics of one flow. `add` and `values` may be called from any thread."""
 
     def __init__(self, flow: str, status: Callable[[], Status | None]) -> None:
-        """``status``: how the flow stands; None if it is not open."""
+        """``status`` gives the status of the flow; None if it is not open."""
         self._flow = flow
         self._status = status
         self._lock = threading.Lock()
@@ -49,7 +48,7 @@ class Metrics:
         self._changed: dict[str, int] = {}
 
     def add(self, epoch: Epoch) -> None:
-        """An epoch is complete."""
+        """Count a complete epoch."""
         with self._lock:
             self._epochs += 1
             self._rows += epoch.rows_in
@@ -59,7 +58,7 @@ class Metrics:
                 self._changed[view] = self._changed.get(view, 0) + rows
 
     def values(self) -> Iterator[Value]:
-        """All of them, as they are now."""
+        """Yield all metrics with their present values."""
         for name, labels, value in self._values():
             yield name, {"flow": self._flow, **labels}, value
 

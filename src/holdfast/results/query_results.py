@@ -1,4 +1,4 @@
-"""What a one-off query gives: its rows, and a report of what was lost on the way and what was done about it."""
+"""The result of a one-off query: its rows, and a report of what was lost meanwhile and what was done about it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ class QueryInput:
     table: str
     partition: int
     files: tuple[tuple[str, int, int], ...] = ()
-    """Path, first byte, number of bytes; empty where the input is not files."""
+    """(path, first byte, number of bytes) of each file; empty if the input is not files."""
 
     rows: int | None = None
+    """The number of rows; None if the source does not know it."""
+
     bytes: int | None = None
-    """None where the source does not know its counts."""
+    """The number of bytes; None if the source does not know it."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of the input the answer is made of, and of how much."""
+    """How much of the input the answer is made of, and how much input there is."""
 
     partitions: int
     partitions_total: int
@@ -43,7 +45,7 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """From 0 to 1: of the rows where they are known, else of the partitions."""
+        """The covered share, from 0 to 1: of the rows if they are known, otherwise of the partitions."""
         part, whole = self.partitions, self.partitions_total
         if self.rows is not None and self.rows_total is not None:
             part, whole = self.rows, self.rows_total
@@ -56,12 +58,12 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A task whose work was lost and done again."""
+    """A task whose work was lost, and was done again."""
 
     stage: int
     partition: int
     lost_on: str
-    """The member that had done it, or was about to."""
+    """The lost member that had done the task, or was doing it."""
 
     done_on: str
     why: str
@@ -76,17 +78,17 @@ class Report:
     """The members that were lost while it ran."""
 
     coverage: Coverage | None = None
-    """With ``on_loss="continue"``; otherwise an answer has all of its input, or there is none."""
+    """How much of the input the answer has; only with ``on_loss="continue"``, since other answers have all of it."""
 
     missing: tuple[QueryInput, ...] = ()
     recomputed: tuple[Recomputed, ...] = ()
     runs: int = 1
-    """How often the query was begun: a continued one begins again, without what is lost, when its answer would
-    otherwise have had one part of a piece and not another."""
+    """How often the query was begun. With ``on_loss="continue"`` it begins again without the lost input if its answer
+    would otherwise contain one part of an input piece and not another."""
 
     seconds: float = 0.0
     seconds_after_loss: float | None = None
-    """From the first loss to the answer."""
+    """The seconds from the first loss to the answer."""
 
     @property
     def exact(self) -> bool:
@@ -94,7 +96,7 @@ class Report:
 
     @property
     def survivors(self) -> tuple[str, ...]:
-        """The members that did again what was lost."""
+        """The members that did lost work again."""
         return tuple(sorted({one.done_on for one in self.recomputed}))
 
     def to_dict(self) -> dict[str, Any]:
@@ -102,7 +104,7 @@ class Report:
 
 
 class Answer(NamedTuple):
-    """The rows of a query, and what happened to it."""
+    """The rows of a query, and the report of what happened to it."""
 
     rows: pa.Table
     report: Report
@@ -117,7 +119,7 @@ class QueryInputs:
 
 
 def coverage_of(inputs: Sequence[QueryInputs], missing: Sequence[QueryInput]) -> Coverage:
-    """What is covered when these pieces are missing. Rows and bytes only if they are known of every piece."""
+    """Return the coverage if these pieces are missing. It has rows and bytes only if every piece knows them."""
     pieces = [piece for one in inputs for piece in one.pieces]
     gone = set(missing)
 

@@ -1,4 +1,4 @@
-"""What readers of live state are given: rows that a look-up found, and the changes of an epoch."""
+"""The results of reading live state: rows that a look-up found, and the changes of an epoch."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from holdfast.foundation.first_names import first_names
 
 @dataclass(frozen=True)
 class Found:
-    """The rows that a look-up found, all as of one epoch. It has a length, and can be gone through as dicts."""
+    """The rows that a look-up found, all as of one epoch. It has a length, and iterating over it gives dicts."""
 
     view: str
     epoch: int
     table: pa.Table
     scanned: bool = False
-    """Whether the whole view was read, since the columns asked for are not its key."""
+    """Whether the whole view was read, because the columns asked for are not its key."""
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ class Found:
 
     @property
     def row(self) -> dict[str, Any] | None:
-        """The only row; None if nothing was found. `HoldfastError` if there are several."""
+        """The only row; None if no row was found. Raise `HoldfastError` if there are several."""
         if len(self) > 1:
             raise HoldfastError(
                 f"view '{self.view}', lookup: expected one row, found {len(self)}; .rows has all of them",
@@ -51,7 +51,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Changes:
-    """What an epoch changed in a view."""
+    """The change of a view in an epoch."""
 
     view: str
     epoch: int
@@ -72,7 +72,7 @@ class Changes:
 
 
 def _first_rows(table: pa.Table) -> str:
-    """The first few rows, on one line, and how many more there are."""
+    """Return the first few rows, on one line, and how many more there are."""
     if not table.num_rows:
         return "no rows"
     return first_names([", ".join(f"{name} {value!r}" for name, value in row.items()) for row in table.to_pylist()])

@@ -1,7 +1,7 @@
-"""What is done after an epoch counts: telling sources, copying, delivering, merging.
+"""The work that follows after an epoch counts: telling sources, copying, delivering, merging.
 
-Each part is done whatever became of the others, and whatever failed is made up for before the next epoch. So what is
-raised in the end must say that the epoch is complete: who takes it for undone pushes the same rows twice.
+Each part is done even if another part failed, and a failed part is done before the next epoch. The error that is raised
+in the end must say that the epoch is complete: a caller that believes it undone would push the same rows twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class EpochFollowUp:
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """Do a part. If it fails, the others follow all the same; not if another driver has taken over."""
+        """Do a part. An exception is kept for `check`, so that the other parts follow; only `Fenced` is raised at
+        once."""
         try:
             yield
         except Fenced:
@@ -36,7 +37,7 @@ class EpochFollowUp:
             self._failed.append((what, error))
 
     def check(self) -> None:
-        """Raise what failed first, saying that the epoch counts."""
+        """Raise the first error, with the words that the epoch is complete and counts."""
         if not self._failed:
             return
         what, error = self._failed[0]
@@ -49,7 +50,7 @@ class EpochFollowUp:
                 complete=True,
             ) from error
         error.fields.update(complete=True, epoch=error.fields.get("epoch", self._epoch))
-        if f"poch {self._epoch} is complete" not in str(error):  # a sink has said so
+        if f"poch {self._epoch} is complete" not in str(error):  # the error of a sink says so already
             said = f"{error} (epoch {self._epoch} is complete, and counts; what failed will be tried again)"
             error.args = (said, *error.args[1:])
         raise error

@@ -1,6 +1,7 @@
-"""Carrying out what a flow that goes on without lost members decides (`coordinator/approximate_branch.py` says what its
-epochs mean): on a branch of the flow, which is made, listed and removed as any other (`runtime/branches.py`). Its
-layers are in a directory of their own on each member that is left, which begins with the exact layers, linked.
+"""Runs the approximate epochs of a flow that goes on without lost members (`coordinator/approximate_branch.py` says
+what these epochs mean). They run on a branch of the flow, which is made, listed and removed like any other
+(`runtime/branches.py`). On each member that is left, the branch has a directory of layers, which begins with hard links
+of the exact layers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from holdfast.task.view_log import ViewLog
 from holdfast.trace.name import LayerName
 
 _ATTEMPTS = 10
-"""So often one piece of work may meet a loss before it gives up."""
+"""How often one piece of work may meet a loss before it gives up."""
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ class BranchRun:
         self._census = census.rows(dict.fromkeys(flow.compiled.flow.views[view] for view in views))
         self._branches = branches
         self.record = branches.named_after_loss(branch.history, branch.term)
-        """The branch, as it is listed."""
+        """The record of the branch, by which it is listed."""
 
         self.directory = branches.traces_of(self.record)
         self.maintenance = Merging(flow.runner, lambda: (branch.epochs.chain(), branch.last - 1))
@@ -58,31 +59,32 @@ class BranchRun:
     # -- members ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Have every member's layers as of the last exact epoch."""
+        """Make the branch from every member's layers as of the last exact epoch."""
         self._branches.begin(self.record, self.branch.history, lambda link: self.insist(link))
         failpoints.reach("branch.begun")
 
     def look(self) -> None:
-        """See who is left."""
+        """Look which members are left."""
         before = self._runner.owners()
         self._runner.refresh()
         self._settle(before)
 
     def stay(self) -> None:
-        """Have every partition that is left where its layers of the branch are: a repair that was not finished may have
-        moved it."""
+        """Give every partition that is left to the member that has its layers of the branch: an unfinished repair may
+        have moved it."""
         self._settle(self._runner.owners())
 
     def _settle(self, before: tuple[str, ...]) -> None:
-        """``before``: who had the exact layers of which partition."""
+        """Tell the state which members are left, and carry out the moves that follow. ``before``: the owner of the
+        exact layers of each partition."""
         event = events.MembersLost(before, self._runner.owners(), self._runner.members())
         for instruction in self._flow.guard.tell(event):
             if isinstance(instruction, HandOver):
                 self._runner.hand_over(instruction.moves)
 
     def insist(self, work: Callable[[], T]) -> T:
-        """Do ``work``; when it meets a loss, do it again without what is lost. The error is raised if that cannot
-        help, or nothing is left."""
+        """Do ``work`` and return its result. When it meets a loss, leave the lost partitions out and do it again. Raise
+        the error if no further partition can be left out, or none is left."""
         for attempt in range(_ATTEMPTS):
             try:
                 return work()
@@ -92,13 +94,13 @@ class BranchRun:
         return work()
 
     def _leave_out(self, damage: LogDamaged | MemberUnreachable, attempt: int) -> bool:
-        """Find out what is lost; whether to try again."""
+        """Find out which partitions are lost. Return whether to try again."""
         if isinstance(damage, MemberUnreachable):
             if attempt:
                 time.sleep(0.2 * attempt if self._runner.threads else 0.0)
             self.look()
             return True
-        self._flow.durability.check_claims()  # layers that another driver has taken away are not damaged
+        self._flow.durability.check_claims()  # layers that a new leader has taken away are not damaged
         before = self.branch.lost
         self._flow.guard.tell(events.RangeDamaged(*_extent(damage)))
         return self.branch.lost != before
@@ -108,7 +110,7 @@ class BranchRun:
     def run(
         self, offers: dict[str, Offer], clock: int, job: Job, work: Sequence[Work], subject: str
     ) -> tuple[Lineage, Outcome]:
-        """Run an epoch to its end; it is not part of the branch until `complete`."""
+        """Run an epoch. It becomes part of the branch only with `complete`."""
 
         def attempt() -> tuple[Lineage, Outcome]:
             lineage = self._flow.guard.begin_on_branch(offers, clock, self._runner.draw())
@@ -135,11 +137,11 @@ class BranchRun:
         )
 
     def abandon(self, lineage: Lineage) -> None:
-        """An epoch that was run does not count. (Its layers are never read, and go with the branch.)"""
+        """Declare that an epoch does not count. (Its layers are never read, and are removed with the branch.)"""
         self._flow.guard.tell(events.BranchEpochFailed(lineage))
 
     def complete(self, lineage: Lineage, outcome: Outcome) -> None:
-        """The epoch counts."""
+        """Make an epoch count, and ask for merges of traces with many layers."""
         self._flow.guard.tell(events.BranchEpochRan(lineage))
         if many := crowded(outcome, self.maintenance.tolerated):
             copies, now = self._flow.state.copies, self._runner.clock()
@@ -154,13 +156,13 @@ class BranchRun:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def log_of(self, name: str) -> ViewLog:
-        """The log of a collection, in the partitions that are left."""
+        """Return the log of a collection, in the partitions that are left."""
         kept = self._compiled.kept(name, self.branch.epochs.chain())
         kept = replace(kept, directory=str(self.directory / Path(kept.directory).name))
         return ScatteredViewLog.of(kept, self._runner, self.branch.lost)
 
     def said(self) -> Approximation:
-        """What is lost, and what is left."""
+        """Return which partitions and members are lost, and how much is left."""
         branch = self.branch
         rows = _split(self._census, branch.left)
         size = _split(self._copied(), branch.left)
@@ -174,8 +176,8 @@ class BranchRun:
         )
 
     def _copied(self) -> list[int] | None:
-        """The bytes of the views' copies by partition, in the location that has most; None if they are not complete
-        as of the last exact epoch, or were cut otherwise."""
+        """Return the bytes of the views' copies by partition, in the location that has most; None if they are not
+        complete as of the last exact epoch, or were made with another number of partitions."""
         copies = self._flow.state.copies
         if copies.safe < self.branch.since - 1 or not copies.holdings:
             return None
@@ -193,23 +195,23 @@ class BranchRun:
             best = found if best is None or sum(found) > sum(best) else best
         return best
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Nobody needs the branch any more."""
+        """End merging and remove the branch."""
         self.maintenance.close()
         self._branches.end(self.record)
 
 
 def _split(counts: Sequence[int] | None, left: frozenset[int]) -> tuple[int | None, int | None]:
-    """How much of it is left, and all of it."""
+    """Return the sum over the partitions that are left, and the sum over all; (None, None) if not known."""
     if counts is None:
         return None, None
     return sum(count for number, count in enumerate(counts) if number in left), sum(counts)
 
 
 def _extent(damage: LogDamaged) -> tuple[int, int]:
-    """The hashes that are affected; none if the error does not say."""
+    """Return the range of key hashes that a damaged layer affects; (0, 0) if the error does not say."""
     path, low, high = (damage.fields.get(each) for each in ("path", "low", "high"))
     name = LayerName.parse(Path(path).name) if isinstance(path, str) else None
     if name is not None:

@@ -1,6 +1,6 @@
-"""Work that is done beside epochs: when something asked for it, at most so often, never twice at once.
+"""Work that is done beside epochs, on request: with a pause between two passes, and never two passes at once.
 
-Requests do not queue up: who asks while a pass is at work gets one more pass after it. Under load passes take longer,
+Requests do not queue up: all requests during a pass lead to one more pass after it. Under load passes take longer and
 fewer are made, and epochs do not wait.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 from holdfast.runtime.runner import Runner
 
 _NEXT = 1.0
-"""So many seconds a pass waits for the next request, after the pause, before it is made without one."""
+"""The seconds that a requested pass waits, after the pause, for the next request before it is made anyway."""
 
 
 class Background:
-    """Calls ``work`` in a thread of its own, whenever it was requested."""
+    """Calls ``work`` in a thread of its own whenever it was requested; ``pause``: seconds between two calls."""
 
     def __init__(self, runner: Runner, name: str, work: Callable[[], None], pause: float) -> None:
         self._runner = runner
@@ -33,14 +33,14 @@ class Background:
         self.busy = False
 
     def request(self) -> None:
-        """Have a pass made, soon."""
+        """Ask for a pass, soon."""
         self._wanted.set()
         self._asked.set()
         if self._thread is None and self._runner.threads and not self._closing.is_set():
             self._thread = self._runner.thread(self._loop, self._name)
 
     def hurry(self) -> None:
-        """Have a pass made at once: somebody waits for it."""
+        """Ask for a pass at once, without the pause, because a caller waits for it."""
         self._hurried.set()
         self.request()
 
@@ -57,8 +57,8 @@ class Background:
                 self._hurried.clear()
                 self.now()
                 if self._pause and not self._hurried.wait(self._pause):
-                    # What was asked for meanwhile can wait for who asks next: that is where an epoch ends, and it is
-                    # better to begin between two than beside one.
+                    # A request that came during the pause waits for the next request, which comes when an epoch ends:
+                    # it is better to begin a pass between two epochs than beside one.
                     self._asked.clear()
                     self._asked.wait(_NEXT)
 
@@ -70,18 +70,18 @@ class Background:
             self.busy = False
 
     def ends_within(self, seconds: float) -> bool:
-        """For a pass that waits for something: whether it is told to end, within this time."""
+        """Wait inside a pass, at most ``seconds``. Return whether the pass is told to end."""
         return self._closing.wait(seconds)
 
     def stop(self) -> None:
-        """Have the thread end after the pass at work, without waiting for that."""
+        """Tell the thread to end after the running pass, and do not wait for it."""
         self._closing.set()
         self._wanted.set()
         self._asked.set()
         self._hurried.set()
 
     def close(self) -> None:
-        """End the thread. A pass at work is waited for."""
+        """End the thread, after the running pass."""
         self.stop()
         if self._thread is not None:
             self._thread.join()
@@ -89,6 +89,6 @@ class Background:
         self._wanted.clear()
 
     def resume(self) -> None:
-        """Go on after `close`, with a pass."""
+        """Start again after `close`, with a pass."""
         self._closing.clear()
         self.request()

@@ -1,4 +1,4 @@
-"""A flow that runs beside the program: in a thread, until it is stopped or fails."""
+"""Runs a flow in a background thread, until it is stopped or fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOG = logger("holdfast.flow")
 
 
 class BackgroundRun:
-    """One run of a flow in a thread, and when it last had nothing to do."""
+    """One run of a flow in a thread, and the time when it last was idle."""
 
     def __init__(self, flow: str, run: Callable[[], object]) -> None:
         self._flow = flow
@@ -30,17 +30,18 @@ class BackgroundRun:
 
     @property
     def awaited(self) -> bool:
-        """Whether somebody waits until nothing waits: then every source is asked."""
+        """Whether a caller is in `await_idle`: the run then polls every source, without patience."""
         return self._awaited > 0
 
     def idle(self, since: float) -> None:
-        """The run found nothing to do in a look that began at ``since``."""
+        """Note that a poll which began at ``since`` (`time.monotonic`) found nothing to do."""
         with self._news:
             self._idle_since = since
             self._news.notify_all()
 
     def await_idle(self, timeout: float | None) -> bool:
-        """Wait for a look that begins from now on and finds nothing; False if the time is over, or the run ended."""
+        """Wait until a poll that begins from now on finds nothing to do. Return False if ``timeout`` seconds are over
+        or the run ended before."""
         asked = time.monotonic()
         deadline = None if timeout is None else asked + timeout
         with self._news:
@@ -56,7 +57,7 @@ class BackgroundRun:
                 self._awaited -= 1
 
     def join(self, timeout: float | None) -> bool:
-        """Wait for its end; whether it has ended."""
+        """Wait for the end of the run, at most ``timeout`` seconds. Return whether it has ended."""
         self._thread.join(timeout)
         return not self.active
 

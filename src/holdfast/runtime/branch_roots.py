@@ -1,8 +1,8 @@
-"""From which epochs a branch of an open flow can be made, and with which layers it begins.
+"""The epochs that can be the root of a branch, and the layers with which such a branch begins.
 
-Views and inputs must be readable as of the root, here and in enough locations. The state of an operator reaches back a
-few epochs only: where it does not, it is left out, and made again from rows that views and inputs have, when the branch
-is opened, as that of a new view is.
+Views and inputs must be readable as of the root, in the working directory and in enough locations. The state of an
+operator reaches back a few epochs only. State that does not reach back to the root is left out; when the branch is
+opened it is filled from the rows of views and inputs, as the state of a new view is.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class BranchRoots:
         self._state = flow.state
 
     def epoch(self, at: int | datetime | None) -> int:
-        """The epoch that is meant: by default the last; of a time, the last one that was over then. An error if it is
-        not there, or not any more."""
+        """Return the epoch that ``at`` means: None is the last epoch, a time is the last epoch that was complete then.
+        Raise `EpochUnavailable` if that epoch does not exist yet or was folded, `DeclarationError` if there is no epoch
+        at all."""
         history = self._state.history
         if history.last < 0:
             raise DeclarationError(f"flow '{self._name}': there is no epoch yet to branch from", flow=self._name)
@@ -72,7 +73,8 @@ class BranchRoots:
         )
 
     def shared(self, root: int) -> set[str]:
-        """The traces that the branch begins with; `EpochUnavailable` if one that it must have was compacted."""
+        """Return the traces that a branch of this root begins with. Raise `EpochUnavailable` if a trace that it must
+        have was compacted, `LogDamaged` if layers of it are missing in the working directory."""
         compiled, state = self._flow.compiled, self._state
         directory, digests = compiled.directory, state.history.digests()
         listed: dict[str, set[LayerName]] = {}
@@ -84,17 +86,17 @@ class BranchRoots:
         for trace in sorted(required.keys() - whole):
             true = [name for name in listed.get(trace, ()) if digests.get(name.last) == name.digest]
             try:
-                cover(true, 0, ALL, root, trusting(state.history.last))  # LogDamaged: something is missing here
+                cover(true, 0, ALL, root, trusting(state.history.last))  # raises LogDamaged if layers are missing
             except EpochUnavailable:
                 raise self._gone(root, self._earliest(listed, root), f"epoch {root} of '{required[trace]}'") from None
         if not self._is_kept(root):
             raise self._gone(root, self._earliest(listed, root), f"epoch {root}")
-        # An operator is made again as a whole.
+        # An operator is filled as a whole: it needs all its traces or none.
         halves = {each for each, traces in compiled.traces.items() if not whole.issuperset(traces)}
         return {trace for trace in whole if trace.partition(".")[0] not in halves}
 
     def _earliest(self, listed: Mapping[str, Collection[LayerName]], root: int) -> int:
-        """The first epoch after ``root`` from which a branch can be made of these layers."""
+        """Return the first epoch after ``root`` that can be a root with these layers."""
         history = self._state.history
         digests = history.digests()
         for epoch in range(root + 1, history.last):
@@ -104,8 +106,8 @@ class BranchRoots:
         return history.last
 
     def having(self, root: int) -> set[int]:
-        """The locations that have, as of an epoch, what cannot be made again, should the working directory be lost.
-        Their copies may have been compacted further than local layers."""
+        """Return the locations that hold, readable as of the root, all traces that cannot be computed again if the
+        working directory is lost. Copies may have been compacted further than local layers."""
         required, digests = self._required(root), self._state.history.digests()
         return {
             number
@@ -114,19 +116,20 @@ class BranchRoots:
         }
 
     def _is_kept(self, root: int) -> bool:
-        """Whether enough of the locations that were seen have it. What is not safe yet was not compacted."""
+        """Whether enough locations hold the required traces as of the root. Epochs that are not safe yet were never
+        compacted."""
         copies, wanted = self._state.copies, self._state.settings.min_replicas
         return root > copies.safe or len(self.having(root)) >= min(wanted, len(copies.holdings))
 
     def _required(self, root: int) -> dict[str, str]:
-        """The traces that cannot be made again as of an epoch, each with a view or input that needs it: rows, and
-        values that were drawn."""
+        """Return the traces that cannot be computed again as of the root, each with a view or input that needs it: the
+        rows of views and inputs, and the traces of drawn values."""
         compiled, versions = self._flow.compiled, self._state.versions
         required: dict[str, str] = {}
         for view, version in compiled.versions().items():
             past = versions.of(view)
             if not past or past[versions.at(view, root)].version != version:
-                continue  # it was another one then: the branch makes it anew, as an edited view
+                continue  # the view had another version as of the root: the branch fills it, as an edited view
             drawn = compiled.flow.ancestors({version.log}) & compiled.drawing
             for trace in [version.trace, *(trace for operator in drawn for trace in compiled.traces[operator])]:
                 required.setdefault(trace, view)

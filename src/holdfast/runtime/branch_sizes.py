@@ -1,4 +1,4 @@
-"""The space that each branch of an open flow holds: what removing it would free, in all places."""
+"""The space that each branch of an open flow holds: the bytes that removing it would free, on disks and locations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BranchSizes:
     """The sizes of the branches of one open flow."""
 
     def __init__(self, flow: OpenFlow, missed: Callable[[Location, Exception], None]) -> None:
-        """``missed`` is told of a location that does not answer."""
+        """``missed`` is called with a location that does not answer, and its error."""
         self._flow = flow
         self._log = flow.directory.path
         self._locations = list(flow.compiled.declared.locations)
@@ -27,7 +27,7 @@ class BranchSizes:
         self._missed = missed
 
     def held(self, records: Sequence[BranchRecord]) -> dict[str, int]:
-        """Branch → the bytes that removing it would free."""
+        """Return, for each branch, the bytes that removing it would free."""
         shared = [self._shared(number, location) for number, location in enumerate(self._locations)] if records else []
         return {
             each.name: self._own(each)
@@ -36,11 +36,11 @@ class BranchSizes:
         }
 
     def _own(self, record: BranchRecord) -> int:
-        """The bytes that a branch has of its own."""
+        """Return the bytes of files that belong to a branch alone."""
         name, found = record.name, branches.local_bytes(self._log, record.name)
         if self._flow.runner.scattered:
             target = scattered(branches.directory_of(self._log, name))
-            with suppress(MemberUnreachable):  # what those have that cannot be reached is not known
+            with suppress(MemberUnreachable):  # the bytes on members that cannot be reached are not known
                 found += sum(
                     self._flow.runner.everywhere(
                         "measuring a branch", lambda: branches.unshared_bytes(host_path(target))
@@ -58,8 +58,8 @@ class BranchSizes:
         return found
 
     def _shared(self, number: int, location: Location) -> dict[str, list[Reference]]:
-        """Branch → what it shares with a location that would not keep it for its own sake, nor for that of another
-        branch, as it was seen last."""
+        """Return, for each branch, its references to layers that the location keeps only because of this branch:
+        neither the flow nor another branch needs them. It is computed from the last listing of the location."""
         holding, state = self._state.copies.holdings.get(number), self._state
         if holding is None:
             return {}

@@ -1,19 +1,20 @@
 """The branches of an open flow: made, listed and removed (`log/branches.py` says what a branch is on disk).
 
-Making one copies no layer. Its steps, each of which only adds:
+Making a branch copies no layer. Its steps only add files:
 
-1. compaction is held back at the root, for as long as this takes, and the root is made safe;
+1. compaction is held back at the root, until the branch is made, and the root is made safe;
 2. the branch gets a working directory: links to the local layers as of the root, the lineage up to it, a description;
 3. each location gets references to its own layers as of the root, and the lineage;
-4. each location and the working directory get ``branch.json``: from the first of these on, the branch is there.
+4. each location and the working directory get ``branch.json``: the branch exists as soon as the first of these files
+   is written.
 
-`runtime/branch_roots.py` says from which epochs there can be one, `runtime/branch_sizes.py` what each holds.
+`runtime/branch_roots.py` says which epochs can be a root, `runtime/branch_sizes.py` how much space each branch holds.
 
-A crash before step 4 leaves directories of a branch that is not there; opening the flow removes them.
+A crash before step 4 leaves directories of a branch that does not exist; opening the flow removes them.
 
-The branch on which a flow goes on when members are lost (``on_loss="continue"``) is one of these, by steps 2 and 4
-alone: what was lost is missing from it, and nothing may wait for a location then. `runtime/approximation.py` runs its
-epochs. It ends with the repair, or with the driver: the next one removes it.
+The branch on which a flow goes on when members are lost (``on_loss="continue"``) is made by steps 2 and 4 alone: lost
+layers are missing from it, and nothing may wait for a location then. `runtime/approximation.py` runs its epochs. It
+ends with the repair, or with the driver: the next driver removes it.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ from holdfast.runtime.open_flow import OpenFlow
 _LOG = logger("holdfast.recovery")
 
 _PATIENCE = 60.0
-"""Seconds in which the root of a branch must become safe."""
+"""Seconds within which the root of a new branch must become safe."""
 
 _ATTEMPTS = 3
-"""So many rounds it may take, for those who drive without threads."""
+"""The number of rounds within which the root must become safe if the runner has no threads."""
 
 
 class Branches:
@@ -74,17 +75,17 @@ class Branches:
         self._sizes = BranchSizes(flow, self._missed)
         self._known: dict[str, BranchRecord] = {}
         self._damaged: dict[str, LogDamaged] = {}
-        """What is wrong with branches of which no place says what they are."""
+        """Branch → its error, of branches that have directories but no readable ``branch.json``."""
 
         self._complete = False
-        """Whether all locations have said which branches they have."""
+        """Whether the branches of every location could be read."""
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- loading and listing ------------------------------------------------------------------------------------------
 
     def load(self) -> Collection[str] | None:
-        """Read what all places have, and have those that lack one say it; remove what a crash left. The branches that
-        there are, and those that are damaged. Where a location does not answer nothing is removed, and the answer is
-        None: it may be the one that knows."""
+        """Read the branches that the working directory and all locations name, write missing ``branch.json`` files, and
+        remove what a crash left. Return the names of all branches, damaged ones included. If a location does not
+        answer, remove nothing and return None: it may be the only place that names a branch."""
         there: list[tuple[Location, dict[str, BranchRecord]]] = []
         for location in self._locations:
             try:
@@ -92,14 +93,14 @@ class Branches:
             except StoreError as error:
                 self._missed(location, error)
                 continue
-            # (A location may be the working directory, which has approximate ones.)
+            # (A location may be the working directory itself, which has approximate branches.)
             there.append((location, {name: record for name, record in has.items() if not record.approximate}))
         local = branches.read_local(self._log)
         for name in [name for name, record in local.items() if record.approximate]:
-            branches.remove_local(self._log, name)  # its epochs went with the driver before
+            branches.remove_local(self._log, name)  # its epochs were in the memory of the driver before
             del local[name]
         told = [has for _, has in there]
-        # A driver elsewhere may have removed what this working directory still has.
+        # If another working directory drove the log since, it may have removed branches that this one still names.
         if self._state.epochs.term <= branches.noted_term(self._log) + 1:
             told.append(local)
         found = branches.newest(told)
@@ -122,14 +123,15 @@ class Branches:
         return {*self._known, *self._damaged}
 
     def _note_term(self) -> None:
-        """From now on this working directory counts, until another driver claims the log."""
+        """Note the driver's term beside the branches: at the next opening the local branches count unless a driver with
+        another working directory has claimed the log since."""
         if not self._known:
             branches.remove_term(self._log)
         elif self._complete:
             branches.note_term(self._log, self._state.epochs.term)
 
     def _find_damaged(self, locations: Sequence[Location]) -> bool:
-        """Find branches of which it cannot be read what they are; whether all of these places said so."""
+        """Find branches whose ``branch.json`` cannot be read. Return whether all of these locations answered."""
         complete = True
         for location in (LocalLocation(self._log), *locations):
             try:
@@ -149,7 +151,7 @@ class Branches:
         return complete
 
     def _clear(self, locations: Sequence[Location]) -> None:
-        """Remove what a crash left. What is damaged may be a branch, and stays."""
+        """Remove directories that a crash left. Those of damaged branches stay."""
         kept = {*self._known, *self._damaged}
         for location in locations:
             try:
@@ -161,8 +163,8 @@ class Branches:
             branches.remove_local(self._log, name)
 
     def _emptied(self, location: Location, record: BranchRecord, named: bool = True) -> bool:
-        """Remove what a location has of another branch that had the name of this one before; whether it has nothing of
-        that now. ``named``: what it has is of another one for sure."""
+        """Remove the files that a location has of an older branch with the same name. Return False if the location does
+        not answer. ``named``: its files are known to be of another branch."""
         try:
             if record.name in location.directories(DIRECTORY) and (named or branches.has_another(location, record)):
                 branches.remove_from(location, record.name)
@@ -172,7 +174,7 @@ class Branches:
             return False
 
     def listed(self) -> tuple[BranchInfo, ...]:
-        """The branches that there are, by root."""
+        """Return the branches, sorted by root."""
         records = sorted(list(self._known.values()), key=lambda each: (each.root, each.name))
         held = self._sizes.held(records)
         return tuple(
@@ -180,17 +182,20 @@ class Branches:
             for each in records
         )
 
-    # -- making one ---------------------------------------------------------------------------------------------------
+    # -- making a branch ----------------------------------------------------------------------------------------------
 
     def make(self, name: str, at: int | datetime | None) -> BranchRecord:
-        """Make a branch as of an epoch, or of the last one that was over at a time (None: the last). The one that there
-        is, if it has this name and root. `LogDamaged` if local layers are missing that it needs."""
+        """Make a branch as of an epoch, or as of the last epoch that was complete at a time (None: the last epoch).
+        Return the existing branch if it has this name and root. Raise `DeclarationError` if the name or the strategy
+        does not allow a branch, `EpochUnavailable` if the root cannot be read any more, `StoreError` if the root does
+        not become safe or too few locations can be written to, `LogDamaged` if local layers that it needs are
+        missing."""
         if (known := self.find(name, at)) is not None:
             return known
         self._check(name)
         self._flow.durability.check_claims()
         root = self._roots.epoch(at)
-        held = f"branch {name}"  # no snapshot can have that name
+        held = f"branch {name}"  # no snapshot of a user can have this name
         self._flow.guard.tell(events.SnapshotTaken(held, root))
         try:
             self._await_safe(name, root)
@@ -199,7 +204,8 @@ class Branches:
             self._flow.guard.tell(events.SnapshotRemoved(held))
 
     def find(self, name: str, at: int | datetime | None) -> BranchRecord | None:
-        """The branch of this name, if there is one; an error if it has another root."""
+        """Return the branch of this name, or None. Raise `DeclarationError` if it has another root or is approximate,
+        `LogDamaged` if it is damaged."""
         known = self._known.get(name)
         if known is None and name in self._damaged:
             raise self._damaged[name]
@@ -226,7 +232,8 @@ class Branches:
             )
 
     def _await_safe(self, name: str, root: int) -> None:
-        """What a branch refers to must be all that it needs, should its working directory be lost."""
+        """Wait until the root is safe: the references in the locations must be enough for the branch, in case its
+        working directory is lost. Raise `StoreError` if the root does not become safe in time."""
         durability, attempts = self._flow.durability, iter(range(_ATTEMPTS))
         alone = not self._flow.runner.threads
         if not durability.wait(root, _PATIENCE, lambda: alone and next(attempts, None) is None):
@@ -239,7 +246,7 @@ class Branches:
 
     def _make(self, name: str, root: int) -> BranchRecord:
         history, runner = self._state.history, self._flow.runner
-        # What is safe may have been released, by this driver or one before.
+        # The input of safe epochs may have been released, by this driver or an earlier one.
         released = self._state.copies.safe
         term = self._state.epochs.term
         record = BranchRecord(name, self._name, root, history[root].digest, time.time(), released, term)
@@ -262,7 +269,7 @@ class Branches:
         return record
 
     def _made(self, record: BranchRecord) -> None:
-        """Have a branch be there, which is made."""
+        """Register a branch whose files are all written."""
         branches.write_local(self._log, record)
         self._known[record.name] = record
         if not record.approximate:
@@ -270,19 +277,19 @@ class Branches:
         self._flow.guard.tell(events.BranchMade(record.name, record.root))
 
     def traces_of(self, record: BranchRecord) -> Path:
-        """The directory of the local layers with which a branch begins."""
+        """Return the directory of the local layers with which a branch begins."""
         target = branches.directory_of(self._log, record.name)
         if not self._flow.runner.scattered:
             return target / "traces"
-        if record.approximate:  # it has no driver but this one
+        if record.approximate:  # no other driver ever opens it, so it needs no term of its own
             return scattered(target) / self._flow.compiled.directory.name
         return traces_of(target, self._state.history[record.root].term)
 
     # -- going on without lost members --------------------------------------------------------------------------------
 
     def named_after_loss(self, history: History, term: int) -> BranchRecord:
-        """A branch from the last epoch of ``history``, which is exact, for the flow to go on without lost members. Its
-        name has the driver's term: a driver that was overtaken removes none of another one."""
+        """Return the record of a branch from the last epoch of ``history``, on which the flow goes on without lost
+        members. Its name contains the driver's term, so that a fenced driver cannot remove the branch of another."""
         root, first = history[-1], f"approximate-{history.last}-{term}"
         names = itertools.chain([first], (f"{first}.{number}" for number in itertools.count(2)))
         name = next(name for name in names if name not in self._known)
@@ -291,8 +298,8 @@ class Branches:
         )
 
     def begin(self, record: BranchRecord, history: History, insist: Callable[[Callable[[], object]], object]) -> None:
-        """Make a branch of what the members that are left have. ``insist`` has something done by all members, in spite
-        of further losses; if it raises, there is no branch."""
+        """Make a branch from the layers of the members that are left. ``insist`` has work done by all members and copes
+        with further losses; if it raises, no branch is made."""
         compiled = self._flow.compiled
         making = BranchMaking(record, history, set(compiled.layouts), self._flow.directory.read_collections())
         link = partial(link_traces, compiled.directory, self.traces_of(record))
@@ -308,7 +315,7 @@ class Branches:
         self._made(record)
 
     def end(self, record: BranchRecord) -> None:
-        """The flow is exact again, or is closed."""
+        """Remove the approximate branch, because the flow is exact again or is closed."""
         self._remove(self._known.pop(record.name, record))
 
     def _check_durable(self, record: BranchRecord) -> None:
@@ -321,7 +328,7 @@ class Branches:
             )
 
     def _refer(self, number: int, making: BranchMaking) -> bool:
-        """Have a location say what the branch shares with it; whether it could."""
+        """Write the references and the ``branch.json`` of a branch to a location. Return whether that succeeded."""
         location = self._locations[number]
         try:
             making.refer_in(location, self._flow.durability.removing[number])
@@ -338,23 +345,24 @@ class Branches:
             self._missed(location, error)
             return False
 
-    # -- removing one -------------------------------------------------------------------------------------------------
+    # -- removing a branch --------------------------------------------------------------------------------------------
 
     def remove(self, name: str) -> None:
-        """Remove a branch and all that it alone has."""
+        """Remove a branch and everything that belongs to it alone. Raise `UnknownName` if there is none of that
+        name."""
         if name not in self._known and name not in self._damaged:
             raise UnknownName(
                 f"flow '{self._name}': branch '{name}' not found{did_you_mean(name, self._known)}", name=name
             )
         record = self._known.get(name, BranchRecord(name, self._name, -1, "", 0.0, -1))
         self._check_durable(record)
-        self._flow.durability.check_claims()  # a driver that was overtaken removes nothing
+        self._flow.durability.check_claims()  # a fenced driver must remove nothing
         branches.check_idle(self._log, name)
         self._remove(record)
 
     def _remove(self, record: BranchRecord) -> None:
-        """What says that it is there goes first, everywhere. A place that cannot be reached gives it back when the flow
-        is opened next. As long as the working directory says it, it is there."""
+        """Remove ``branch.json`` everywhere first, in the working directory last, and then the other files. If a
+        location cannot be reached, the branch comes back from it at the next opening."""
         locations = [] if record.approximate else self._locations
         for location in locations:
             failpoints.reach("branches.unnaming")
@@ -374,7 +382,7 @@ class Branches:
                 self._missed(location, error)
         if self._flow.runner.scattered:
             target = scattered(branches.directory_of(self._log, record.name))
-            with suppress(MemberUnreachable):  # one that cannot be reached: what it has is never read
+            with suppress(MemberUnreachable):  # the layers of a member that cannot be reached are never read
                 self._flow.runner.everywhere("removing a branch", lambda: shutil.rmtree(host_path(target), True))
         failpoints.reach("branches.removed")
         branches.remove_local(self._log, record.name)

@@ -1,4 +1,4 @@
-"""What a flow keeps, and where: its dataflow, compiled, and the traces of its operators."""
+"""The compiled dataflow of a flow, and the traces of its operators: what the flow keeps, and in which directories."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from holdfast.trace.cover import Chain
 from holdfast.trace.rows import Layout
 
 STATE_HISTORY = 8
-"""So many epochs of an operator's state can be read as of; views reach back as far as the flow retains."""
+"""The number of epochs that the state of an operator reaches back; views reach back as far as the retention says."""
 
 
 class CompiledFlow:
@@ -36,11 +36,11 @@ class CompiledFlow:
         """``directory`` holds the local traces."""
         self.declared = declared
         self.directory = directory
-        # Rows that have expired are not kept either: to what reads the log they are as good as never there.
+        # The log keeps rows without the expired ones: a reader of the log must not see those.
         kept = {
             name: _kept_of(declared.expiring.get(name, nodes.Source(name, source.fields)))
             for name, source in declared.sources.items()
-            # What counts once by its id is not a function of all that came: only the log can tell it again.
+            # Records that count once by their id cannot be told from the input alone: only the log says which counted.
             if (source.retracts and not source.trusted)
             or not source.replayable
             or isinstance(source.versions, Versions | Snapshots)
@@ -62,8 +62,8 @@ class CompiledFlow:
                 self.traces.setdefault(operator.id, []).append(f"{operator.id}.{suffix}")
 
     def reaches(self) -> dict[str, int | None]:
-        """All traces, with how many epochs of each can be read as of; None: as many as the flow retains. What was drawn
-        cannot be computed again, so it reaches back as far as rows do."""
+        """Return, for each trace, how many epochs it reaches back; None: as many as the flow retains. Traces of drawn
+        values cannot be computed again, so they reach back as far as rows do."""
         retention = self.declared.settings.retention
         everything = retention.epochs is None and retention.seconds is None
         return {
@@ -73,20 +73,20 @@ class CompiledFlow:
         }
 
     def remembers(self, operator: str) -> bool:
-        """Whether an operator keeps what cannot be computed again from its input."""
+        """Whether an operator keeps values that cannot be computed again from its input."""
         return self._compiled[operator].spec.remembers
 
     @property
     def inputs(self) -> frozenset[str]:
-        """The traces that hold input which is nowhere else: rows that code pushed."""
+        """The traces that hold the only copy of input: rows that code pushed."""
         only = [name for name in self._kept if not self.declared.sources[name].replayable]
         return frozenset(trace for name in only for trace in self.traces[self.flow.views[name]])
 
     def kept(self, name: str, chain: Chain) -> ViewLog:
-        """The log of a view, or of a source whose rows are kept."""
+        """Return the log of a view, or of a source whose rows are kept."""
         operator = self._compiled[self._operator_of(name)]
         if not isinstance(operator.spec, LogSpec):
-            return self.kept_as(name, self._version(operator.id), chain)  # its rows lie as a log's do
+            return self.kept_as(name, self._version(operator.id), chain)  # its trace has the layout of a log
         return ViewLog(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
 
     @cached_property
@@ -94,8 +94,8 @@ class CompiledFlow:
         return {operator.id: operator for operator in self.program.operators}
 
     def reading(self, operators: Collection[str], logs: Collection[str]) -> tuple[Dataflow, Program]:
-        """A dataflow that computes some of the operators from the rows that ``logs`` hold, as far as those lead back:
-        in it each log that is read is a source of that name. With its program."""
+        """Return a dataflow, and its program, that computes some of the operators from the rows of ``logs`` where it
+        can. In that dataflow each log that is read is a source of the same name."""
         wanted = {
             name: node
             for name, node in self.declared.views.items()
@@ -107,17 +107,17 @@ class CompiledFlow:
         return flow, compile_program(flow)
 
     def versions(self) -> dict[str, ViewVersion]:
-        """How each view, and each source whose rows are kept, is kept."""
+        """Return the version of each view, and of each source whose rows are kept."""
         return {name: self.version(name) for name in self.flow.views}
 
     def version(self, name: str) -> ViewVersion:
-        """How a view, or a source whose rows are kept, is kept."""
+        """Return the version of a view, or of a source whose rows are kept."""
         names = tuple(field.name for field in self.fields(name))
         return replace(self._version(self._operator_of(name)), names=names)
 
     def _operator_of(self, name: str) -> str:
-        """The operator that keeps a view. `UnknownName` of one that was dropped before this flow was compiled: its
-        reader knew an earlier one."""
+        """Return the id of the operator that keeps a view. Raise `UnknownName` if the view was dropped before this flow
+        was compiled: a reader may still know the view from an earlier compilation."""
         if name not in self.flow.views:
             raise UnknownName(f"view '{name}' not found: it was dropped", name=name)
         return self.flow.views[name]
@@ -129,25 +129,28 @@ class CompiledFlow:
     def kept_as(
         self, name: str, version: ViewVersion, chain: Chain, fields: tuple[nodes.Field, ...] | None = None
     ) -> ViewLog:
-        """The log of a view in a version that it has, or had; ``fields``: if it had other columns then."""
+        """Return the log of a view in a present or former version; ``fields``: the columns, if they were others
+        then."""
         spec = LogSpec(tuple(arrow_type(kind) for kind in version.types), version.key, False, name)
         return ViewLog(str(self.directory / version.trace), spec, fields or self.fields(name), chain)
 
     def fields(self, name: str) -> tuple[nodes.Field, ...]:
-        """The user's names with Spark's types. (Two views of the same meaning share their rows, under other names.)"""
+        """Return the fields: the user's names with Spark's types. (Two views of the same meaning share one log, and may
+        name its columns differently.)"""
         kinds = self.flow.operators[self._operator_of(name)].fields
         names = self.declared.views[name].columns if name in self.declared.views else self._kept[name].columns
         return tuple(nodes.Field(each, kind.type) for each, kind in zip(names, kinds, strict=True))
 
     def traces_behind(self, name: str) -> list[str]:
-        """The traces that a view depends on, its own among them."""
+        """Return the traces that a view depends on, including its own."""
         operator_id = self.flow.views[name]
         above = self.flow.ancestors({operator_id}) | {operator_id}
         return [trace for operator, traces in self.traces.items() if operator in above for trace in traces]
 
     @cached_property
     def drawing(self) -> frozenset[str]:
-        """The operators whose values depend on the epoch at which they were drawn."""
+        """The operators that draw values, or ask outside, and all operators downstream of them: their values depend on
+        the epoch in which they were drawn."""
         draws = {operator.id for operator in self.program.operators if operator.spec.remembers}
         if not draws:
             return frozenset()
@@ -158,7 +161,8 @@ class CompiledFlow:
         )
 
     def drawn(self, measured: Mapping[str, Measured] | None = None) -> Drawing:
-        """The whole dataflow, with what each operator keeps and did, and what a crash can do to each view."""
+        """Return the whole dataflow, with the state and measured work of each operator, and what a crash can do to each
+        view."""
         declared = self.declared
         sinks = [Outlet(view, f"sink {type(sink).__name__}", sink.kind) for view, sink in declared.sinks]
         sources = {
@@ -170,7 +174,7 @@ class CompiledFlow:
         return explained(whole, declared.views, declared.settings.strategy, sinks, sources)
 
     def description(self) -> dict[str, Any]:
-        """What the flow keeps, for readers of its log."""
+        """Return the description of what the flow keeps (``collections.json``), for readers of its log."""
         none = Chain(-1, ())
         collections = {
             name: {
@@ -187,7 +191,7 @@ class CompiledFlow:
         return {**found, "session": dict(self.declared.session)} if self.declared.session else found
 
     def sizes(self, held: Mapping[str, tuple[int, int, int]]) -> list[TraceStatus]:
-        """The local layers of each trace, of which ``held`` says how many there are, and their bytes."""
+        """Return the status of each trace; ``held``: trace → the number of its local layers, their bytes and rows."""
         return [
             TraceStatus(trace, operator.kind, *held.get(trace, (0, 0, 0))[:2])
             for operator in self.program.operators
@@ -196,12 +200,13 @@ class CompiledFlow:
 
 
 def _kept_of(rows: nodes.Node) -> nodes.Node:
-    """What is kept of a source for which ``rows`` stand: where an operator keeps them, also those that are hidden."""
+    """Return the node whose rows the log of a source keeps. If an operator keeps the source's rows, that is the
+    operator itself, below the projection that hides some of its rows or columns."""
     below = rows.input if isinstance(rows, nodes.Linear) else rows
     return below if isinstance(below, nodes.KeyedNode) and below.parts[-1].keeps else rows
 
 
 def log_layout(version: ViewVersion) -> Layout:
-    """The layout of a log of that version."""
+    """Return the layout of a log of that version."""
     spec = LogSpec(tuple(arrow_type(kind) for kind in version.types), version.key, False, "")
     return spec.arrangement.layout

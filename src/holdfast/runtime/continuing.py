@@ -1,20 +1,22 @@
-"""A flow that goes on with what is left when members are lost with their layers (``on_loss="continue"``).
+"""A flow that goes on with the partitions that are left when members are lost with their layers
+(``on_loss="continue"``).
 
-Until then, and after a repair, its epochs are exact. From a loss to the repair its epochs, and all that is read, are
-those of a branch (`coordinator/approximate_branch.py` says what they mean); the exact history stands still.
+Before a loss, and after its repair, epochs are exact. From the loss to the repair, epochs and reads are those of a
+branch (`coordinator/approximate_branch.py` says what they mean); the exact history stands still.
 
-* **Sources** are told that offers were taken, as always, so that the next is the next. They are not told to forget
-  anything: the safe point is the exact history's. Rows that code pushed are held until they were in an exact epoch.
-* **Sinks** get nothing. What they are given they are given once, and it is right; so they are given it at the repair.
-* **Repair**: the exact layers are brought back as of the last exact epoch, as after any loss (`runtime/recovery/`);
-  then each epoch of the branch is run again as an ordinary one, with the same number, offers and clock, and another
-  seed: what it drew, or asked outside, it draws and asks again. A loss in the meantime is made up for at once. What is
-  done counts: if a repair fails in the middle, the next one goes on where it was.
+* **Sources** are told that offers were taken, as always, so that they go on to the next offers. They are not told to
+  forget anything, because the safe point is that of the exact history. Rows that code pushed are held by the driver
+  until an exact epoch has taken them.
+* **Sinks** get nothing before the repair: they are given each epoch once, and exactly.
+* **Repair**: the exact layers are brought back as of the last exact epoch, as after any loss (`runtime/recovery/`).
+  Then each epoch of the branch is run again as an ordinary epoch, with the same number, offers and clock, and another
+  seed: values are drawn, and functions outside asked, again. A further loss is repaired at once. If a repair fails in
+  the middle, the epochs that it ran count, and the next repair continues from there.
 
-Where members have no layers of their own nothing is lost with them, and where all is lost nothing is left to go on
-with: then what is missing is brought back at once, as if the policy were to replay.
+Members without layers of their own lose nothing, and if all members are lost, no partition is left to go on with. In
+both cases missing layers are brought back at once, as if the policy were to replay.
 
-Whether the flow is exact, approximate or being repaired is `FlowState.mode`; here that is carried out.
+`FlowState.mode` says whether the flow is exact, approximate or being repaired; this module carries that out.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class Continuing:
         branches: Branches,
         run_exactly: Callable[[Lineage], None],
     ) -> None:
-        """``run_exactly`` runs an epoch of the branch again, and has it count."""
+        """``run_exactly`` runs an epoch of the branch again as an exact one, and makes it count."""
         self._flow = flow
         self._state = flow.state
         self._lead = lead
@@ -61,16 +63,16 @@ class Continuing:
         self._run_exactly = run_exactly
         self.branch: BranchRun | None = None
         self._warned = False
-        """Whether the user was told that more is unsafe than was wanted, since the branch began."""
+        """Whether the warning about more unsafe epochs than `max_unsafe` allows was logged since the branch began."""
 
     @property
     def said(self) -> Approximation | None:
-        """What the views are made of, if not of everything."""
+        """What the views are computed from while lost partitions are left out; None if the views are exact."""
         return None if self.branch is None else self.branch.said()
 
     def goes_on_without(self) -> bool:
-        """After a loss: look who is there. If members are gone with partitions of theirs, and not with all, begin a
-        branch, and say so."""
+        """Look, after a loss, which members are there. If some partitions are lost and some are left, begin a branch,
+        log a warning and return True; otherwise return False."""
         if not self._state.may_branch:
             return False
         runner = self._flow.runner
@@ -99,11 +101,12 @@ class Continuing:
         return True
 
     def gives_up(self, error: Exception) -> bool:
-        """Whether the flow goes on without what an error says is lost."""
+        """Whether ``error`` says that a member is lost, and the flow goes on without it."""
         return isinstance(error, MemberUnreachable) and self.goes_on_without()
 
     def warn_unsafe(self) -> None:
-        """Nothing becomes safe before the repair: to wait for that would be to wait for ever."""
+        """Log a warning, once in a branch, if more is unsafe than `max_unsafe` allows. The flow does not wait then: no
+        epoch becomes safe before the repair."""
         settings, copies = self._state.settings, self._state.copies
         epochs = self._state.last - copies.safe
         if settings.durable and not self._warned and not settings.bound.allows(copies.unsafe[0], epochs):
@@ -118,8 +121,9 @@ class Continuing:
             )
 
     def repair(self) -> RecoveryRecord | None:
-        """Bring back what was lost, and run again, exactly, what was approximate; None if nothing was. If it fails,
-        what is done counts, and the next call goes on."""
+        """Bring back lost layers and run the approximate epochs again as exact ones. Return the record of the repair;
+        None if the flow was exact. If the repair fails, the epochs that it ran count, and the next call continues from
+        there."""
         branch, state, guard = self.branch, self._state, self._flow.guard
         if branch is None:
             return None
@@ -147,6 +151,6 @@ class Continuing:
         return recovery
 
     def close(self) -> None:
-        """Remove the branch, if it could not be repaired."""
+        """Remove the branch if there still is one, because it could not be repaired."""
         if self.branch is not None:
             self.branch.close()

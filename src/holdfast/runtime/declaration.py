@@ -1,4 +1,4 @@
-"""What the user declared, as plain values, and what the connectors of this process know already."""
+"""The user's declarations as plain values, and what the sources and sinks of this process were told already."""
 
 from __future__ import annotations
 
@@ -31,55 +31,56 @@ class Declaration:
     sources: Mapping[str, Source]
     views: Mapping[str, nodes.Node]
     texts: Mapping[str, str]
-    """View → its SQL, for people."""
+    """View → its SQL, as shown to people."""
 
     sinks: Sequence[tuple[str, Sink]]
     settings: DurabilitySettings
     session: Mapping[str, str] = field(default_factory=dict)
-    """What the Spark session says that changes what views mean (`spark.session_meaning`)."""
+    """The settings of the Spark session that change what views mean (`spark.session_meaning`)."""
 
     on_loss: str = "replay"
-    """What the loss of a member means that keeps layers: ``"replay"``, what was lost is brought back at once;
-    ``"continue"``, the flow goes on with what is left until it is repaired."""
+    """What happens when a member with layers is lost: ``"replay"``: the layers are brought back at once;
+    ``"continue"``: the flow goes on with the partitions that are left, until it is repaired."""
 
     max_clock_jump: int | None = 3_600_000_000
-    """Microseconds by which the host's clock may go ahead of the time that has passed; None: any."""
+    """Microseconds that the host's clock may run ahead of the time that has really passed; None: any number."""
 
     expiring: Mapping[str, nodes.Node] = field(default_factory=dict)
-    """Source → its rows without those that have expired, or that were delivered again; only of sources of which views
-    do not see all rows."""
+    """Source → the node that gives its rows without expired rows and without records that were delivered again; only
+    for sources of which views do not see all rows."""
 
     unique: frozenset[str] = frozenset()
     """The sources whose records count once by their id."""
 
     branch: BranchRecord | None = None
-    """Which branch it is, if it is one: its history begins with its parent's."""
+    """The record of the branch if this flow is a branch; its history then begins with that of its parent."""
 
 
 @dataclass
 class ConnectorProgress:
-    """What the connectors of this process know already, from an engine before this one."""
+    """What the sources and sinks of this process were told by earlier engines of it."""
 
     advanced: dict[str, int] = field(default_factory=dict)
-    """Source → the last epoch of which it was told what it took."""
+    """Source → the last epoch whose taken offers the source was told of."""
 
     released: dict[str, int] = field(default_factory=dict)
-    """Source → the last epoch of which it was told that it may forget what it took."""
+    """Source → the last epoch whose input the source was told it may forget."""
 
     delivered: dict[Sink, int] = field(default_factory=dict)
     """Sink → the last epoch that it was given."""
 
     claim: Claim | None = None
-    """The claim of the engine before this one."""
+    """The claim of the previous engine."""
 
     history: History = field(default_factory=History)
-    """The lineage of all epochs that it completed."""
+    """The lineage of all epochs that the previous engine knew complete."""
 
     pushed: HeldInput = field(default_factory=HeldInput)
-    """Rows that are in no source, of epochs that were not safe yet."""
+    """Pushed rows of epochs that were not safe yet."""
 
     sinks: tuple[tuple[str, Sink], ...] | None = None
-    """The sinks that were written down when the flow was opened last, even in vain; None: it was not."""
+    """The sinks for which delivery numbers were written when this process last opened the flow, even if the opening
+    failed later; None: this process did not open it yet."""
 
     fields: dict[str, tuple[nodes.Field, ...]] = field(default_factory=dict)
-    """Source → the columns that it had."""
+    """Source → the columns that it had in the previous engine."""

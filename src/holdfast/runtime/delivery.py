@@ -3,12 +3,13 @@
 A commit may fail, or the process may die before it: then the sink lacks epochs that are complete. Before the next epoch
 each sink is brought up to date from the view's own log, which holds every change that was ever delivered.
 
-A view that was edited has another log from some epoch on. At that epoch its sinks get the difference between the two;
-one that lags first gets what it lacks of the old one (`coordinator/view_versions.py` says why that is right). A log is
-not delivered from before an epoch has said that it is the view's: so there is always something to take the difference
-to.
+An edited view has a new log from some epoch on. At that epoch its sinks get the difference between the new log and the
+old one. A sink that lags first gets the epochs that it lacks from the old log (`coordinator/view_versions.py` says why
+that is right). A new log is delivered only after the lineage of an epoch has named it as the view's log, so the epoch
+of the difference is always known.
 
-The file is long because all that a sink goes through with a flow is one story, told by one class.
+The file is long because one class keeps the whole life of a sink in a flow: its opening, its progress, its commits,
+retries and catching up.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _LOG = logger("holdfast.sinks")
 
 
 class Delivery:
-    """The sinks of a flow, and which epoch each has."""
+    """The sinks of a flow, and the last epoch that each sink has."""
 
     def __init__(
         self,
@@ -51,28 +52,28 @@ class Delivery:
         known: dict[Sink, int],
         renumbers: bool = False,
     ) -> None:
-        """``fields`` gives a view's; ``known`` says which epoch a sink was given last in this process. ``renumbers``:
-        after a crash other epochs may come under the numbers that sinks have; then all sinks are given numbers of their
-        own (`runtime/delivery_numbers.py`)."""
+        """``fields`` gives the fields of a view. ``known``: the epoch that each sink was given last in this process.
+        ``renumbers``: the strategy rolls back, so that after a crash an epoch number may stand for other rows; all
+        sinks then get delivery numbers instead of epochs (`runtime/delivery_numbers.py`)."""
         self._sinks = sinks
         self._fields = fields
         self._known = known
         self.progress = SinkProgress([view for view, _ in sinks])
-        """What each sink has: a part of the flow's state, once there is one (`attach`)."""
+        """What each sink has; it becomes a part of the flow's state (`attach`)."""
 
         self._names: dict[int, str] = {}
-        """Index → the name of a sink that is given numbers of its own: one that cannot tell, or all."""
+        """Index → name, of the sinks that get delivery numbers: those that cannot tell what they have, or all."""
 
         self._renumbers = renumbers
         self._opened: dict[int, int] = {}
-        """Index → the number that a sink says it has, where that is not the epoch."""
+        """Index → the number that a sink said it has when it was opened, if that is a delivery number."""
 
         self._deliveries: DeliveryNumbers | None = None
         try:
             for index, ((view, sink), name) in enumerate(zip(sinks, names(sinks), strict=True)):
                 check_no_ids(view, fields(view)) if sink.ids else None
                 opened = sink.open(view, fields(view))
-                # A number that is no epoch was given under a strategy that the flow had before.
+                # A number too large for an epoch was given under an earlier strategy of the flow.
                 numbered = renumbers or (opened is not None and opened >= STRIDE)
                 if opened is None or numbered:
                     self._names[index] = name
@@ -88,8 +89,8 @@ class Delivery:
             raise
 
     def seen(self) -> list[tuple[Seen, list[Lineage]]]:
-        """What the sinks have seen, and the lineage that they were given with it. (One that was given everything by
-        this process needs not be asked.)"""
+        """Return the last epoch that each sink has seen, and the lineages that were written with it. Sinks that have
+        nothing, or that only this process has written to, are left out."""
         found = []
         for index, ((view, sink), epoch) in enumerate(zip(self._sinks, self.progress.epochs, strict=True)):
             says = index in self._opened and not self._renumbers
@@ -106,8 +107,9 @@ class Delivery:
         return found
 
     def remember(self, deliveries: Callable[[Sequence[str]], DeliveryNumbers], last: int) -> None:
-        """Find out which of the sinks that cannot tell are new to their views, and which must be given epochs again;
-        ``deliveries`` gives what was written down of those with these names. ``last``: where the history ends."""
+        """Find out, for the sinks that cannot tell what they have, which are new to their views and which must be given
+        epochs again. ``deliveries`` gives the delivery numbers that were written down for sinks of these names.
+        ``last``: the last epoch of the history."""
         self._deliveries = deliveries(list(self._names.values()))
         for index, name in self._names.items():
             if (number := self._opened.get(index, -1)) >= 0:
@@ -120,7 +122,8 @@ class Delivery:
     def attach(
         self, kept: Callable[[str, ViewVersion], ViewLog], guard: GuardedState, declared: Mapping[str, ViewVersion]
     ) -> None:
-        """``kept`` gives the log of a version of a view; ``declared``: what the views are now."""
+        """Connect the sinks with the flow's state. ``kept`` gives the log of a version of a view; ``declared``: the
+        current version of each view. Raise `SinkError` if a sink has more epochs than the history, or other columns."""
         self._kept = kept
         self._guard = guard
         self._state = guard.state
@@ -138,20 +141,20 @@ class Delivery:
         self.check_types(declared)
 
     def check_types(self, declared: Mapping[str, ViewVersion]) -> None:
-        """Raise `SinkError` if a sink cannot be given what its view is, or is to be."""
+        """Raise `SinkError` if the columns of a view's ``declared`` version do not fit what its sinks have."""
         for (view, _), has in zip(self._sinks, self.progress.epochs, strict=True):
             if view in declared:
                 self._check_types(view, has, declared[view])
 
     def _check_types(self, view: str, has: int | None, now: ViewVersion) -> None:
-        """A sink has one kind of columns: a view that has others now needs another sink."""
+        """Raise `SinkError` if the columns that a sink has, or is still to be given, do not fit those of ``now``."""
         past = self._versions.of(view)
         if not past or (has is not None and has < 0):
             return
         for span in past[self._versions.at(view, self._history.last if has is None else has) :]:
             if not span.version.fits(now):
                 had, has_now = (", ".join(each.types) for each in (span.version, now))
-                if had == has_now:  # names went from one column to another
+                if had == has_now:  # the types are the same, but names moved from one column to another
                     had, has_now = span.version.columns, now.columns
                 raise SinkError(
                     f"sink of view '{view}': the view's columns were of types ({had}), and now are ({has_now}): the "
@@ -163,17 +166,18 @@ class Delivery:
                 )
 
     def lost(self) -> dict[int, int]:
-        """Sink → the first epoch of what it had and lost."""
+        """Return, for each sink that lost content, the first epoch of what it lost."""
         found = {index: [lost.first for lost in sink.lost()] for index, (_, sink) in enumerate(self._sinks)}
         return {index: min(epochs) for index, epochs in found.items() if epochs}
 
     def check_former(self) -> None:
-        """Raise `LogDamaged` unless the logs that sinks must be brought away from can be read."""
+        """Raise `LogDamaged` unless the former logs, from which sinks still need a difference, can be read."""
         for version, log in self._state.edits.former().items():
             self._kept(log.view, version).check(log.view, log.upto)
 
     def carry_out(self, instruction: Commit | CatchUp, changes: Callable[[str], pa.Table]) -> None:
-        """Give a sink the change of an epoch that has just completed; or, from the logs, all that it lacks up to it."""
+        """Give a sink the change of the epoch that just completed, or everything that it lacks up to an epoch, read
+        from the view's logs. ``changes`` gives the change of a view in the completed epoch."""
         match instruction:
             case Commit(sink=index, epoch=epoch):
                 self._commit(index, self._history[epoch], changes(self._sinks[index][0]))
@@ -181,7 +185,7 @@ class Delivery:
                 self._catch_up(index, upto)
 
     def catch_up(self, last: int) -> None:
-        """Give each sink the epochs up to ``last`` that it lacks, and those that it had and lost."""
+        """Give each sink the epochs up to ``last`` that it never got, and restore those that it had and lost."""
         for index in range(len(self._sinks)):
             self._restore(index)
             self._catch_up(index, last)
@@ -190,16 +194,16 @@ class Delivery:
 
     @property
     def is_maintained(self) -> bool:
-        """Whether a sink has anything to do beside epochs."""
+        """Whether any sink does maintenance beside epochs."""
         return any(type(sink).maintain is not Sink.maintain for _, sink in self._sinks)
 
     def maintain(self) -> None:
-        """Have each sink look after what it holds."""
+        """Have each sink maintain its files. An error becomes a log record."""
         for view, sink in self._sinks:
             try:
                 sink.maintain()
             except Exception as error:
-                # Nothing is lost by that: it is tried again.
+                # No data is lost; the next pass tries again.
                 _LOG.warning(
                     "sink of view '%s': it could not look after its files: %s",
                     view,
@@ -227,7 +231,7 @@ class Delivery:
             self._calling(index, lost.last, partial(sink.restore, lost, pa.concat_tables(changes), carried))
 
     def _content_change(self, index: int, lost: LostEpochs, epoch: int) -> pa.Table:
-        """What a sink was given for an epoch, with ``_epoch``: content(e) - content(e - 1)."""
+        """Return the change that a sink was given for an epoch, content(e) - content(e - 1), with ``_epoch``."""
         view, _ = self._sinks[index]
         past = self._versions.of(view)
         now = past[self._versions.at(view, epoch)]
@@ -246,16 +250,16 @@ class Delivery:
         view, _ = self._sinks[index]
         past = self._versions.of(view)
         if not past:
-            return  # the next epoch will say what it is
+            return  # the next epoch will say which version the view has
         has = self.progress.epochs[index]
         if has is None:
-            # It cannot tell what it has: the last epoch may have reached it or not, so it gets that one again. One that
-            # is as new as its view has nothing.
+            # This sink cannot tell what it has. The last epoch may or may not have reached it, so it gets that epoch
+            # again. A sink that is as new as its view has nothing.
             new = len(past) == 1 and past[0].first == last
             has = -1 if new else self._state.surely_has(last)
             self._guard.tell(SinkStarted(index, has))
         if has < 0 and past[-1].version != self._declared[view]:
-            return  # it has nothing, and need not be given what the next epoch would take back
+            return  # the next epoch edits the view: do not give an empty sink rows that it would have to take back
         while has < last:
             step = self._next(view, has, last)
             if step is None:
@@ -265,7 +269,8 @@ class Delivery:
             has = epoch
 
     def _next(self, view: str, has: int, last: int) -> tuple[int, pa.Table] | None:
-        """The epoch up to ``last`` that a sink needs after ``has``, and its change; None if there is none."""
+        """Return the next epoch up to ``last`` that a sink needs after ``has``, and its change; None if it needs
+        none."""
         past = self._versions.of(view)
         if has < 0:
             return self._start(view, past)
@@ -274,7 +279,7 @@ class Delivery:
         kept = self._kept(view, now.version)
         try:
             if has < self._history.first:
-                # The epochs after it were folded: nothing says any more what they were.
+                # The epochs after `has` were folded into the base: their single changes are not known any more.
                 raise EpochUnavailable(f"the lineage of epoch {has + 1} was folded", epoch=has + 1)
             if now.last is None or has < now.last:
                 return has + 1, kept.change_at(has + 1)
@@ -284,12 +289,12 @@ class Delivery:
             new = self._kept(view, span.version)
             first = new.first_readable(span.first)
             if span.last is not None and first > span.last:
-                # All of that version is forgotten: it goes by.
+                # No epoch of that version can be read any more: go on with the latest version.
                 span, new = past[-1], self._kept(view, past[-1].version)
                 first = new.first_readable(span.first)
             return first, difference(new, first, kept, now.last)
         except EpochUnavailable as error:
-            # Compaction has passed what it has: that does no harm if nothing changed since.
+            # Compaction has passed the sink's epoch. That does no harm if the view has not changed since.
             if now.last is None and (quiet := kept.quiet_after(has, last)) is not None:
                 return max(quiet[0], self._history.first), quiet[1]
             raise SinkError(
@@ -300,13 +305,14 @@ class Delivery:
             ) from error
 
     def _start(self, view: str, past: Sequence[Span]) -> tuple[int, pa.Table]:
-        """What a sink gets that has nothing: the changes from the very first on, or the rows as they are."""
+        """Return the first epoch and change for an empty sink: those of epoch 0, or, if the log does not reach back
+        that far, all rows as of the earliest readable epoch."""
         kept = self._kept(view, past[-1].version)
         if len(past) == 1 and self._history.base is None:
             try:
                 return 0, kept.change_at(0)
             except EpochUnavailable:
-                pass  # new to an old view: it starts with the rows as they were at the earliest epoch that can be read
+                pass  # a new sink of an old view starts with the rows as of the earliest readable epoch
         first = kept.first_readable(max(self._history.first, 0 if len(past) == 1 else past[-1].first))
         return first, kept.snapshot(0, 2**64, first).drop_columns(["_epoch"])
 
@@ -319,7 +325,7 @@ class Delivery:
                 self._calling(index, epoch, lambda: sink.release_lineage(self._state.copies.flushed))
             carried = self._state.uncommitted(epoch, self.progress.held[index])
             if lineage.views is not None and not carried:
-                # A sink must remember that it went through an edit, also if nothing came of it.
+                # A sink must record that it passed an edit, even if the edit changed no rows.
                 carried = to_lines([lineage])
             failpoints.reach("sink.before_commit")
             self._guard.tell(CommitBegan(index))
@@ -333,12 +339,13 @@ class Delivery:
             self._deliveries.given(self._names[index])
 
     def _number(self, index: int, epoch: int) -> int:
-        """The number of an epoch for a sink: one that cannot tell what it has must never see one again for another."""
+        """Return the number under which a sink gets an epoch. A sink with delivery numbers must never get one number
+        for two epochs."""
         return self._deliveries.numbers.of(epoch) if self._deliveries is not None and index in self._names else epoch
 
     def _was_taken(self, index: int, lineage: Lineage) -> bool:
-        """Whether a commit that raised was made all the same: the sink is asked before it is made again. `Fenced` if it
-        has that epoch from another driver."""
+        """Ask a sink whether a commit that raised has succeeded nevertheless, before the commit is tried again. Raise
+        `Fenced` if the sink has the epoch from another driver."""
         view, sink = self._sinks[index]
         number = self._number(index, lineage.epoch)
         found: list[int | None] = []
@@ -356,14 +363,15 @@ class Delivery:
         return True
 
     def _named(self, index: int, change: pa.Table, epoch: int) -> pa.Table:
-        """The change as the sink is given it: with the user's names, and ids if it wants them."""
+        """Return the change in the sink's form: with the user's column names, and with row ids if the sink wants
+        them."""
         view, sink = self._sinks[index]
         named = change.rename_columns([*(field.name for field in self._fields(view)), "_diff"])
         named = named.replace_schema_metadata({b"holdfast.epoch": str(epoch).encode()})
         return with_ids(view, epoch, named) if sink.ids else named
 
     def _trying(self, index: int, lineage: Lineage, commit: Callable[[], None]) -> None:
-        """Make a commit, as often as the sink's retries allow."""
+        """Make a commit, and try again as often as the sink's ``retries`` allow."""
         _, sink = self._sinks[index]
         epoch = lineage.epoch
         for attempt in range(sink.retries + 1):
@@ -385,7 +393,7 @@ class Delivery:
         return None
 
     def _calling(self, index: int, epoch: int, work: Callable[[], None]) -> None:
-        """Call a sink: whatever it raises becomes an error that names the view and the epoch."""
+        """Call a sink. An exception of the sink becomes a `SinkError` that names the view and the epoch."""
         view, _ = self._sinks[index]
         try:
             work()
@@ -398,7 +406,7 @@ class Delivery:
         return all(self.progress.has_all(index, self._history.last) for index in self._names)
 
     def close(self) -> None:
-        """Close every sink, whatever the others do. The errors that they raise come at the end."""
+        """Close every sink, even if closing another one raises; then raise the error."""
         with ExitStack() as closing:
             if self._deliveries is not None and self._names and self._all_have_all():
                 closing.callback(self._deliveries.close, self._history.last)
@@ -407,7 +415,7 @@ class Delivery:
 
 
 def _close(view: str, sink: Sink) -> None:
-    """Close a sink; what it raises is an error that names the view."""
+    """Close a sink. An exception of the sink becomes a `SinkError` that names the view."""
     try:
         sink.close()
     except HoldfastError:

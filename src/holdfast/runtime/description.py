@@ -1,4 +1,5 @@
-"""What a flow kept when it ran last, as its directory and its log locations say, and what it keeps now."""
+"""The descriptions of a flow (``collections.json``), in its directory and its log locations: what it kept when it ran
+last, and what it keeps now."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from holdfast.runtime.recovery.record import RecoveryRecord
 
 
 def recorded_session(local: Path, locations: Sequence[Location]) -> dict[str, str]:
-    """What the Spark session said when the flow first ran, as the first place that knows it says; nothing if it never
-    ran, or no place can be read now. Only looks."""
+    """Return the settings of the Spark session under which the flow first ran, from the first description that has
+    them; empty if the flow never ran, or no description can be read now. Nothing is written."""
     with suppress(OSError, ValueError):
         if found := json.loads((local / "collections.json").read_text()).get("session"):
             return dict(found)
@@ -35,7 +36,8 @@ def recorded_session(local: Path, locations: Sequence[Location]) -> dict[str, st
 
 
 def recorded_fields(local: Path, locations: Sequence[Location], name: str) -> list[tuple[str, str]] | None:
-    """The columns of a source's rows when the flow ran last, as the first place that knows it says. Only looks."""
+    """Return the columns of a source when the flow ran last, from the first description that has them; None if none can
+    be read. Nothing is written."""
 
     def told(said: Mapping[str, Any]) -> list[tuple[str, str]] | None:
         known = known_of(said).get(name)
@@ -55,11 +57,11 @@ def recorded_fields(local: Path, locations: Sequence[Location], name: str) -> li
 
 
 _HIDDEN = ("_deleted", "_version", "_bad")
-"""The first of the columns that are behind a collection's own, of sources that have such."""
+"""The internal columns that some sources have after a collection's own; each name can be the first of them."""
 
 
 class FlowDescription:
-    """The descriptions of a flow, in all the places that have one."""
+    """The descriptions of a flow, in its directory and its locations."""
 
     def __init__(self, directory: LogDirectory, replicas: Mapping[str, Replica]) -> None:
         self._directory = directory
@@ -68,7 +70,8 @@ class FlowDescription:
         self._description: dict[str, Any] | None = None
 
     def before(self, history: History) -> dict[str, ViewVersion] | None:
-        """What the views were before the history said so: a log of old says it in its description alone."""
+        """Return the versions of the views from the description, for an older log whose history does not have them;
+        None if the history has them."""
         if not history or any(lineage.views is not None for lineage in history):
             return None
         for known in self._read():
@@ -78,23 +81,23 @@ class FlowDescription:
         return described(self._old_forms)
 
     def sources(self) -> dict[str, Known]:
-        """The sources that the flow had, also those that it did not have when it ran last."""
+        """Return the sources that the flow ever had, including those that were not declared when it ran last."""
         found: dict[str, Known] = {}
         for one in reversed(self._read()):
             found |= known_of(one)
         return found
 
     def fresh(self, state: CompiledFlow, last: int) -> set[str]:
-        """The operators that the flow did not keep before."""
+        """Return the ids of operators that the flow did not keep before."""
         known, former = self._known(last)
-        # An edit that is taken back: values that were drawn must not be drawn anew. All else is better filled than
-        # replayed: input may have been released since.
+        # If an edit is taken back, former operators that drew values are not new: the values must not be drawn again.
+        # Other former operators are filled, not replayed: their input may have been released since.
         return set(state.flow.operators) - known.keys() - (former.keys() & state.drawing)
 
     def otherwise(self, state: CompiledFlow) -> list[str]:
-        """The views that have another plan than when the flow ran last although nobody changed their text, nor what
-        they read: another version of Holdfast or of Spark reads them. Under the same versions it is a function, or a
-        view that they read, that was edited."""
+        """Return the views whose plan differs from the last run although neither their text nor the views and sources
+        that they read changed: another version of Holdfast or Spark plans them differently. Under the same versions the
+        list is empty: then a function, or a view that they read, was edited."""
         last: dict[str, Any] = next((one for one in self._read() if one.get("collections")), {})
         before = last.get("collections", {})
         if not before or last.get("versions") == _versions():
@@ -115,12 +118,13 @@ class FlowDescription:
         ]
 
     def write(self, description: dict[str, Any], last: int, edited: bool, recovery: RecoveryRecord) -> None:
-        """Write down what the flow keeps; ``edited``: the next epoch changes what a view is."""
+        """Write the description to the directory and all locations; ``edited``: the next epoch changes a view's
+        version. A location that fails is noted in ``recovery``."""
         if last >= 0 and edited:
             known, former = self._known(last)
             description["former"] = {"upto": last, "operators": {**former, **known}}
         if self._old_forms:
-            # Nothing else says what they were, until an epoch does.
+            # Only this description says what the views of an older log were, until an epoch records their versions.
             description["before"] = self._old_forms
         self._description = description = {**description, "versions": _versions()}
         self._directory.write_collections(description)
@@ -131,12 +135,12 @@ class FlowDescription:
                 recovery.unreachable[replica.location.uri] = str(error)
 
     def renew(self, replica: Replica) -> None:
-        """Have a location that has lost what it held say what the flow keeps, once that is written down at all."""
+        """Write the description to a location that has lost its files, if there is a description already."""
         if self._description is not None:
             replica.write_collections(self._description)
 
     def check_session(self, flow: str, session: Mapping[str, str]) -> None:
-        """DeclarationError if the log says that views were computed under other settings than ``session``."""
+        """Raise `DeclarationError` if the log says that views were computed under other settings than ``session``."""
         for one in self._read():
             for name, recorded in one.get("session", {}).items():
                 if session.get(name, recorded) != recorded:
@@ -151,7 +155,8 @@ class FlowDescription:
                     )
 
     def _known(self, last: int) -> tuple[dict[str, str], dict[str, str]]:
-        """The operators that the flow kept before; and those before an edit, if no epoch was run after it."""
+        """Return the operators (id → kind) that the flow kept when it ran last; and those from before an edit, if no
+        epoch was run after that edit."""
         known: dict[str, str] = {}
         former: dict[str, str] = {}
         for one in self._read():
@@ -170,10 +175,10 @@ class FlowDescription:
 
 @cache
 def _versions() -> dict[str, str]:
-    """The versions that read a view's text, as far as they are known."""
+    """Return the versions of the packages that plan a view, as far as they are known."""
     from holdfast import __version__
 
     found = {"holdfast": __version__}
-    with suppress(metadata.PackageNotFoundError):  # a platform's own Spark
+    with suppress(metadata.PackageNotFoundError):  # the Spark of a platform may not be an installed package
         found["pyspark"] = metadata.version("pyspark")
     return found

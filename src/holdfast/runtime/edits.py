@@ -1,4 +1,4 @@
-"""Waiting for storage, before an edited view is used: what `coordinator/view_edits.py` says must be safe first."""
+"""Waits for storage before an edited view is used, until everything is safe that `coordinator/view_edits.py` names."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from holdfast.runtime.delivery import Delivery
 from holdfast.runtime.replication import Replication
 
 _FORMER_SAFE = 60.0
-"""So many seconds an edited view waits until its rows as they were are safe."""
+"""The seconds that the flow waits for rows, in their former or new form, to become safe."""
 
 
 def secure_former(
     flow: str, delivery: Delivery, durability: Replication, repairing: Callable[[Callable[[], None]], None]
 ) -> None:
-    """Before an epoch changes what a view is: make sure that its sinks can be brought away from what it was. Once it is
-    changed, what it was cannot be computed again; so this waits for storage, as nothing else does."""
+    """Wait until the former logs of edited views are safe, before an epoch changes their version. Sinks still need the
+    difference from the former log, which cannot be computed again once the view has changed. Raise `StoreError` if the
+    logs are not safe in time."""
     if durability.state.copies.former:
         repairing(delivery.check_former)
         if not durability.wait_former(_FORMER_SAFE):
@@ -27,8 +28,8 @@ def secure_former(
 
 
 def secure_answers(flow: str, durability: Replication, last: int) -> None:
-    """A view that is new has asked outside for rows that were there before it: no lineage has these answers, so the
-    view does not count before they are safe with its rows."""
+    """Wait until the answers are safe that a new view got from outside functions for older rows. No lineage has these
+    answers, so the view must not be used before. Raise `StoreError` if they are not safe in time."""
     if durability.is_durable and not durability.wait(last, _FORMER_SAFE):
         raise StoreError(
             f"flow '{flow}': a new view has asked outside functions for rows that were there before it, and what they "
@@ -37,8 +38,8 @@ def secure_answers(flow: str, durability: Replication, last: int) -> None:
 
 
 def secure_followed(flow: str, durability: Replication, last: int, inputs: Sequence[str]) -> None:
-    """Inputs whose schema changed have a new log. It does not count before it is safe: it stands for rows that are
-    nowhere else, and those of the old one are not looked for again."""
+    """Wait until the new logs of inputs whose schema changed are safe. They are the only copy of these rows, because
+    the former logs are not used any more. Raise `StoreError` if they are not safe in time."""
     if durability.is_durable and not durability.wait(last, _FORMER_SAFE):
         raise StoreError(
             f"flow '{flow}': the schema of {', '.join(map(repr, inputs))} changed, and the rows in their new form must "

@@ -1,16 +1,16 @@
-"""A flow in motion: one epoch after the other, from offers to sinks.
+"""The engine of an open flow: it runs one epoch after the other, from offers to sinks.
 
-`Flow` records what the user declares; an `Engine` is made of those declarations when the first epoch is asked for, and
-made anew when they change. Opening it finds the history and recovers what is missing (`runtime/recovery/`). An operator
-whose state the log does not hold (a new view, or one whose meaning changed) is filled from the history of its sources;
-all others are left as they are.
+`Flow` records what the user declares. An `Engine` is made from those declarations when the first epoch is asked for;
+when the declarations change, a new engine is made. Opening an engine finds the history and recovers what is missing
+(`runtime/recovery/`). An operator whose state the log does not hold (of a new view, or of a view whose meaning changed)
+is filled from the history of its sources; the state of all other operators stays as it is.
 
-What happens next is decided by the flow's state (`coordinator/flow_state.py`); the engine asks it, and carries out what
-it says: exact epochs by `runtime/exact_epochs.py`, epochs without lost members by `runtime/continuing.py`, copies and
-merges beside epochs by `runtime/replication.py` and `runtime/merging.py`.
+The flow's state (`coordinator/flow_state.py`) decides what happens next. The engine asks the state and carries out its
+instructions: exact epochs by `runtime/exact_epochs.py`, epochs without lost members by `runtime/continuing.py`, copies
+and merges beside epochs by `runtime/replication.py` and `runtime/merging.py`.
 
-The engine knows no Spark: a `Runner` does the work. The file is long because it is the one place
-that puts the parts of an open flow together, and all that `Flow` asks of them.
+The engine knows no Spark: a `Runner` does the work. The file is long because this one class puts all parts of an open
+flow together and answers everything that `Flow` asks of them.
 """
 
 from __future__ import annotations
@@ -121,17 +121,17 @@ _NOTHING_DONE = (
 """What to do when an expression fails on a row."""
 
 _JOBS, _APART, _WARM = 6, 0.2, 3.0
-"""So many jobs over nothing are run to see what one takes, so many seconds apart, since some are beside an epoch; and
-so many seconds after the first copies were made, since before that all is cold."""
+"""How the time of an empty job is measured: the number of jobs; the seconds between two of them, because some run
+beside an epoch; the seconds to wait after the first copies were made, because the process is cold before that."""
 
 _REPAIRS = 5
-"""So often a rewind is begun again since a member was lost meanwhile."""
+"""How often work that needs an exact flow is tried when members are lost in the meantime."""
 
 _SINK_PAUSE = 30.0
-"""Seconds between two passes in which sinks look after what they hold."""
+"""Seconds between two passes in which sinks maintain their files; also between two measurements of rates."""
 
 _CLOCK_DRIFT = 60_000_000
-"""Microseconds: a smaller change of what the host's clocks differ by is not worth a write."""
+"""Microseconds. The difference between the host's two clocks is written down again only if it changed by more."""
 
 
 class Engine:
@@ -140,16 +140,17 @@ class Engine:
     def __init__(
         self, ready: PreparedFlow, told: ConnectorProgress, lease: Lease | None = None, moves: bool = False
     ) -> None:
-        """With a ``lease``, nothing is completed while it is not held. ``moves``: partitions change hands on purpose;
-        what goes on beside epochs begins with `moved`, or after the next epoch, which should not be late."""
+        """With a ``lease``, no epoch is completed while the lease is not held. ``told``: what sources and sinks know
+        from earlier engines of this process. ``moves``: partitions change owners on purpose; copying then does not
+        begin at once but with `PartitionMoves.moved`, or after the next epoch, so that this epoch is not late."""
         declared, runner = ready.declared, ready.runner
         self.declared = declared
         self.partitions = runner.partitions
         self.stopping = False
-        """Set from outside: whoever waits for room should stop waiting."""
+        """Set by other threads: a call that waits for storage should stop waiting."""
 
         self.meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Entered while an epoch waits for storage: others may use the engine then, or close it."""
+        """A context that is entered while an epoch waits for storage: other threads may use or close the engine."""
 
         self.closed = False
         self._moves = moves
@@ -159,8 +160,8 @@ class Engine:
         self._statistics = Statistics()
         self._patient = False
         self._due: int | None = 0
-        """At what clock an epoch has something to do although nothing arrives; None: never. It is not known of a flow
-        that was opened just now: then the first epoch finds out."""
+        """The clock, in microseconds, from which an epoch has work even if no input arrives; None: never. For a flow
+        that was just opened it is not known; 0 makes the first epoch find out."""
 
         self._asking = frozenset(operator.id for operator in ready.state.program.operators if operator.spec.asks)
         self._directory = LogDirectory.open(
@@ -173,7 +174,7 @@ class Engine:
             self._compiled.directory = self._directory.traces
             self._open()
         except BaseException:
-            with suppress(Exception):  # the error that stopped it is the one to know
+            with suppress(Exception):  # the user should see the error that stopped the opening, not this one
                 self._delivery.close()
             self._directory.close()
             raise
@@ -196,7 +197,7 @@ class Engine:
             self._lead.check()
             if runner.scattered:
                 compiled.directory = traces_of(self.declared.local, claim.term)
-            # Of layers on other hosts only the names are looked at: an epoch that nobody knows of was seen by nobody.
+            # Layers on other hosts are not searched for epochs: an epoch that no log knows was seen by nobody.
             directories = [] if runner.scattered else [compiled.directory / each for each in compiled.layouts]
             asking = {each: compiled.directory / compiled.traces[each][0] for each in self._asking}
             begun = self._directory.path / FILE
@@ -214,7 +215,7 @@ class Engine:
             enrolment = opening.enrol(claim, history.last)
         failpoints.reach("recovery.found_history")
         rolled_back = strategy.rolls_back and survives is Survives.NOTHING
-        # Before the stash forgets what was abandoned: after a crash between the two, it is found again.
+        # Before the stash forgets the abandoned epochs: after a crash between the two steps they are found again.
         self._delivery.remember(
             lambda sinks: DeliveryNumbers(
                 self._directory.path,
@@ -228,7 +229,7 @@ class Engine:
             ),
             history.last,
         )
-        self._told.sinks = tuple(self.declared.sinks)  # by these names they were written down just now
+        self._told.sinks = tuple(self.declared.sinks)  # the delivery numbers were just written under these names
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         history = self._lineage.history
         self._rates = MeasuredRates(self._directory, replicas)
@@ -280,7 +281,7 @@ class Engine:
         self._lead.attach(self._durability)
         self._maintenance = Merging(runner, lambda: (self._state.epochs.chain(), self._state.copies.live_after))
         self._beside_sinks = Background(runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
-        # Not in a lane of copying: a slow location would make the others wait.
+        # Not in a replication lane: a slow location would make the other locations wait.
         self._measuring = Background(runner, "holdfast-rates", self._measure, _SINK_PAUSE)
         self._delivery.attach(partial(log_as, compiled, self._layers, self._state), self._guard, versions)
         known = KnownSources(descriptions.sources(), compiled, history.last)
@@ -324,7 +325,7 @@ class Engine:
         self._folding = Folding(self._flow)
         self.moves = PartitionMoves(self._flow, self._recoverer)
         self.live = LiveViews(compiled, self._state, runner)
-        """The views, for readers in other threads."""
+        """Reads views for other threads, which do not have the turn."""
 
         self._continuing = Continuing(
             self._flow,
@@ -335,7 +336,7 @@ class Engine:
             lambda taken: self._run_exactly(taken),
         )
         self.views = ViewReading(self._flow, self._recoverer, self._continuing)
-        """The views, for readers who have their turn."""
+        """Reads views for the thread that has the turn."""
 
         self._rewinding = Rewinding(self._flow, self._job)
         self._epochs = ExactEpochs(
@@ -349,7 +350,7 @@ class Engine:
             self._continuing.goes_on_without,
             self._rewinding.run,
         )
-        # Only now: a crash before this leaves an operator that is new as new as it was.
+        # Only after recovery: if the driver dies before this line, new operators are still new at the next opening.
         description = {**compiled.description(), "sources": known.to_json()}
         descriptions.write(description, history.last, self._state.edits.is_unsaid, recovery)
         self._skip(skipped)
@@ -363,8 +364,8 @@ class Engine:
             self._durability.request()
 
     def _survives(self, stash: Path) -> Survives:
-        """What of the working directory is used: everything, if the driver before this one closed the flow, or if the
-        strategy says so of one that died."""
+        """Return what of the working directory is used: everything if the driver before this one closed the flow;
+        after a crash, what the strategy says."""
         closed = take_end(self._directory.path)
         if self.declared.settings.strategy.survives is Survives.EVERYTHING:
             return Survives.EVERYTHING
@@ -374,7 +375,8 @@ class Engine:
         return self.declared.settings.strategy.survives
 
     def _skip(self, begun: Sequence[Lineage]) -> None:
-        """The driver before this one died in the middle of these epochs: their input is taken, and not looked at."""
+        """Pass over epochs in the middle of which the driver before this one died: their offers count as taken, and
+        the rows are not read."""
         for record in begun:
             offers = {
                 name: offer
@@ -397,7 +399,7 @@ class Engine:
                     self._recoverer.open()
                 except HoldfastError:
                     raise
-                except Exception as error:  # a file of the past that does not read as it is declared now
+                except Exception as error:  # an old file may not be readable under the schema declared now
                     self._intake.blame(error)
                     raise
         except (InputError, SchemaError) as error:
@@ -407,27 +409,27 @@ class Engine:
 
     @property
     def last(self) -> int:
-        """The last complete epoch, approximate or not; -1 before the first."""
+        """The last complete epoch, exact or approximate; -1 before the first."""
         return self._state.last
 
     @property
     def history(self) -> History:
-        """The lineage of all complete epochs that are exact, as it grows."""
+        """The lineage of all complete exact epochs. The object grows as epochs complete."""
         return self._state.history
 
     @property
     def approximate(self) -> Approximation | None:
-        """What the views are made of, if not of everything."""
+        """What the views are computed from while lost partitions are left out; None if the views are exact."""
         return self._continuing.said
 
     @property
     def lost(self) -> frozenset[int]:
-        """The partitions that are left out of what is read."""
+        """The lost partitions, which reads of views leave out."""
         return self._state.lost
 
     def repair(self) -> RecoveryRecord | None:
-        """Make exact what is approximate; None if nothing was. If it fails, what is done counts, and the next call goes
-        on."""
+        """Make an approximate flow exact again. Return the record of the repair; None if the flow was exact. If the
+        repair fails, the epochs that it ran count, and the next call continues from there."""
         return self._continuing.repair()
 
     @property
@@ -442,20 +444,20 @@ class Engine:
 
     @property
     def recovery(self) -> RecoveryRecord:
-        """What opening the flow, or repairing it last, had to do."""
+        """What the last recovery did: that of the opening, or a later repair."""
         return self._recoverer.recovery
 
     @property
     def filled(self) -> int:
-        """The last epoch as of which state was filled since the flow was opened, -1 if none was: views that have it may
-        not be readable as of epochs before."""
+        """The last epoch as of which state was filled since the flow was opened; -1 if none was filled. Views over such
+        state may not be readable as of earlier epochs."""
         return self._recoverer.filled
 
     # -- epochs ---------------------------------------------------------------------------------------------------
 
     def step(self, patient: bool = False) -> Epoch:
-        """Run one epoch, if anything waits, or if it is time for rows to come or go. The very first runs in any case: a
-        view over nothing has a result too. ``patient``: as in `Intake.poll`."""
+        """Run one epoch if input waits, or if rows come or go by now because time has passed. The first epoch of a flow
+        always runs: a view over empty input has a result too. ``patient``: as in `Intake.poll`."""
         self._patient = patient
         try:
             if self._state.fenced is not None:
@@ -468,7 +470,7 @@ class Engine:
                 error.fields.setdefault("complete", False)
             if isinstance(error, EvaluationError) and not error.fields["complete"]:
                 error.args = (f"{str(error).removesuffix('.')}. {_NOTHING_DONE}",)
-            self._lead.check()  # one that was paused, and leads no more, may fail at anything: that is the reason then
+            self._lead.check()  # a paused driver that lost its lease may fail anywhere: say the real reason
             raise
 
     @speaking
@@ -489,13 +491,14 @@ class Engine:
         return self._step_on_branch()
 
     def _step_exactly(self) -> Epoch:
-        """Run an exact epoch, if anything waits. `MemberUnreachable` if the flow goes on without that member."""
+        """Run an exact epoch if it has work. Raise `MemberUnreachable` if a member was lost and the flow goes on
+        without it."""
         self._settle()
         waited = 0.0
         while True:
             started = time.perf_counter() - waited
             again = self._rewinding.next()
-            # A source that no view reads keeps what it has, for the view that will.
+            # A source that no view reads is not polled: its rows wait for a view that reads it.
             offers = self._intake.poll(self.sources, self._patient) if again is None else again.offers
             if self.last >= 0 and self._state.edits.is_awaited():
                 secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
@@ -509,9 +512,9 @@ class Engine:
                 if self.stopping or self.closed:
                     return Epoch(None)
                 self.unhinder()
-                continue  # others had their turn: what waited then may be taken
+                continue  # other calls had their turn meanwhile, and may have taken this input
             try:
-                now = self._now()  # which may accept the host's clock, behind or ahead
+                now = self._now()  # before `accepts` is read below, which this call may change
                 if again is None:
                     counted = self._epochs.run(offers, now, self._clock.accepts, self._intake.work(offers))
                 else:
@@ -519,8 +522,8 @@ class Engine:
                 lineage, outcome, following = counted
             except Exception as error:
                 if self._state.branch is not None:
-                    raise  # what was offered is taken by an epoch of the branch
-                # A driver that another has taken over from fails at many things; it should say the real reason.
+                    raise  # an epoch of the branch takes these offers
+                # A driver that another driver has replaced fails in many ways; say the real reason.
                 self._lead.check()
                 self._durability.check_claims()
                 if again is None and not isinstance(error, Fenced) and self._intake.reject(offers, error):
@@ -533,7 +536,7 @@ class Engine:
             return self._completed(lineage, outcome, following, started, waited)
 
     def _settle(self) -> None:
-        """Make up for what an epoch before this one has left undone."""
+        """Finish what earlier epochs left open: failed layers, sources and sinks to be told, damage, members."""
         self._epochs.remove_undone()
         self._intake.settle()
         self._repair_damage()
@@ -543,12 +546,13 @@ class Engine:
 
     @speaking
     def rewind(self, to: int, reason: str, skip: Mapping[str, Sequence[Any]]) -> Epoch:
-        """Run an epoch that undoes those after ``to``. The next ones take their input again, without what is to be
-        skipped."""
+        """Run an epoch that undoes all epochs after ``to``. The epochs after it take the undone input again, without
+        the input in ``skip``."""
         return self._exactly(lambda: self._rewind(to, reason, skip))
 
     def _exactly(self, work: Callable[[], T]) -> T:
-        """Do ``work`` on a flow that is exact; if it goes on without a member meanwhile, repair it, and do it again."""
+        """Do ``work`` on an exact flow. If a member is lost meanwhile and the flow goes on without it, repair the flow
+        and do ``work`` again."""
         for is_last in attempts([0.0] * _REPAIRS):
             self.make_exact()
             try:
@@ -579,22 +583,23 @@ class Engine:
         started: float,
         waited: float,
     ) -> Epoch:
-        held = "rewind to"  # no snapshot can have that name
-        # Merges leave what is to be undone as it is; once the epoch counts, the history says so itself.
+        held = "rewind to"  # no snapshot of a user can have this name
+        # This snapshot keeps merges from the epochs to be undone; once the rewind counts, the history does.
         self._guard.tell(events.SnapshotTaken(held, record["to"]))
         try:
             lineage, outcome, following = self._epochs.run({}, clock, back, [], recorded, rewind=record)
         finally:
             self._guard.tell(events.SnapshotRemoved(held))
         result = self._completed(lineage, outcome, following, started, waited)
-        self._due = 0  # time has passed since the epoch that views are as of now
+        self._due = 0  # the views went back in time: rows may be due at once
         return result
 
     @speaking
     def run_recorded(self, recorded: Lineage, work: Sequence[Work]) -> Epoch:
-        """Run an epoch of another line here, as the next one: with what it took (``work``), its clock, its seed and its
-        answers. Tables that only views of this line read are taken with it. If members are lost meanwhile, this line
-        does not go on without them: it is to take what the other took."""
+        """Run an epoch of another line (the main line or a branch) as the next epoch of this line: with the input that
+        it took (``work``), its clock, its seed and its answers. Sources that only views of this line read are polled
+        with it. If members are lost meanwhile, this line is repaired and does not go on without them: it must take
+        exactly what the other line took."""
         return self._exactly(lambda: self._run_recorded(recorded, work))
 
     def _run_recorded(self, recorded: Lineage, work: Sequence[Work]) -> Epoch:
@@ -617,22 +622,23 @@ class Engine:
         return self._completed(lineage, outcome, following, started, waited)
 
     def reads_members(self, recorded: Lineage) -> bool:
-        """Whether `recorded_work` reads rows that members keep. It may have to repair this line first then, and so
+        """Whether `recorded_work` reads rows that members keep. It may have to repair this line first, so its caller
         needs this line's turn."""
         return self._runner.scattered and any(
             name in self.declared.sources and self._is_read_from_log(name, recorded) for name in recorded.offers
         )
 
     def _is_read_from_log(self, name: str, recorded: Lineage) -> bool:
-        """Whether what an epoch took of a source is read from the log, and not from the source again."""
-        # What was taken again was taken first before: the source may have been told to forget it.
+        """Whether the rows that an epoch took of a source are read from the log instead of from the source."""
+        # After a rewind, input that is taken again may be released already: the source may have forgotten it.
         again = recorded.again is not None and is_logged(self._flow, name)
         return again or not self.declared.sources[name].replayable
 
     @contextmanager
     def recorded_work(self, recorded: Lineage, partitions: int) -> Iterator[list[Work]]:
-        """What an epoch of this line took, for another line to take it: sources by their offers, rows that code pushed
-        from their log, whose layers stay meanwhile. In the caller's turn, where it `reads_members`."""
+        """Give the input of an epoch of this line, for another line to take it: sources by their offers, pushed rows
+        from their log, whose layers are kept until the context ends. The caller needs this line's turn if
+        `reads_members`."""
         work, reading = [], [True]
         for name, offer in recorded.offers.items():
             source = self.declared.sources.get(name)
@@ -641,7 +647,7 @@ class Engine:
             elif source is not None:
                 fields, epoch = tuple(source.fields), recorded.epoch
                 if self._runner.scattered:
-                    # The other line has its partitions on other members, and could not bring back what is lost here.
+                    # Read now: tasks of the other line run on other members, and could not repair a loss in this line.
                     change = self._exactly(partial(self._with_recovery, partial(self._change_of, name, epoch)))
                     work.append(Work(name, ReadChange(fields, change), [{}]))
                     continue
@@ -654,11 +660,11 @@ class Engine:
             reading.clear()
 
     def _change_of(self, name: str, epoch: int) -> pa.Table:
-        """What an epoch changed in a source whose rows are kept."""
+        """Return the change of an epoch to a source whose rows the log keeps."""
         return self._flow.log_of(name).change_at(epoch)
 
     def _follow_members(self) -> None:
-        """If members came or went, have partitions kept by those that are there now."""
+        """If members came or went, give the partitions to the members that are there now."""
         for instruction in self._guard.tell(events.MembershipChanged(self._runner.membership_change)):
             match instruction:
                 case instructions.HurryRounds():
@@ -667,46 +673,45 @@ class Engine:
                     self._recoverer.adopt(settle)
 
     def rest(self) -> None:
-        """End what goes on beside epochs, after one more round of copies: the engine is to be closed soon, and whoever
-        closes it need not wait for storage then. From any thread; epochs go on."""
+        """End copying, after one more round, and then merging. Called before a `close` that should not wait for
+        storage. Any thread may call it; epochs go on."""
         self._durability.rest()
-        # After the round, which may take long where others work, too: without merges epochs would get slower meanwhile.
+        # Merging ends only after the round: a round may take long, and without merges epochs would get slower.
         self._maintenance.close()
 
     def resume(self) -> None:
-        """After `rest`: the engine is not closed after all."""
+        """Start copying and merging again after `rest`, because the engine is not closed after all."""
         self._durability.resume()
         self._maintenance.resume()
 
     @speaking
     def drain(self, member: str, ahead: int = 0) -> RecoveryRecord:
-        """Have others keep what a member keeps; what had to be done for it. ``ahead``: so many layers were fetched for
-        it before."""
-        self.moves.heirs(member)  # raises if nobody can inherit
+        """Give the partitions of a member to other members. Return the record of the recovery that this took.
+        ``ahead``: how many layers were fetched for it beforehand."""
+        self.moves.heirs(member)  # raises if no other member can inherit
         self.repair()
         self._settle()
         self.moves.leave(member, ahead)
         return self._recoverer.recovery
 
     def _step_on_branch(self) -> Epoch:
-        """Run an approximate epoch, if anything waits; an exact one, after a repair, if nothing is left to go on
-        with."""
+        """Run an approximate epoch if it has work. If no partition is left, repair the flow and run an exact epoch."""
         branch = self._continuing.branch
         assert branch is not None
         try:
             branch.stay()
             if self._runner.membership_change == "lost":
                 branch.look()
-            if branch.branch.left and not self._state.rewinds.owed:  # what is owed is taken by exact epochs
+            if branch.branch.left and not self._state.rewinds.owed:  # input owed by a rewind needs exact epochs
                 return self._run_on_branch()
         except (LogDamaged, MemberUnreachable):
             self._lead.check()
-        # Nothing is left to go on with, or what is wrong is not for want of a member.
+        # No partition is left, or the failure has another cause than a lost member.
         self.make_exact()
         return self._step()
 
     def make_exact(self) -> None:
-        """Make exact what is approximate; if another member is lost meanwhile, go on with those that are left."""
+        """Repair an approximate flow. If another member is lost meanwhile, repair it with the members that are left."""
         for is_last in attempts([0.0] * _REPAIRS):
             try:
                 self.repair()
@@ -757,7 +762,7 @@ class Engine:
         return result
 
     def _run_exactly(self, taken: Lineage) -> None:
-        """Run an epoch of the branch again: with what it took, at the clock that it had."""
+        """Run an epoch of the approximate branch again as an exact one: with the same offers and the same clock."""
         started = time.perf_counter()
         if self._state.edits.is_awaited():
             secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
@@ -773,11 +778,11 @@ class Engine:
         self._completed(lineage, outcome, following, started, waited)
 
     def _has_work(self) -> bool:
-        """Whether an epoch has something to do although nothing arrives."""
+        """Whether an epoch has work even if no input arrives."""
         return self._is_time() or self._state.edits.is_edited()
 
     def _is_time(self) -> bool:
-        """Whether rows come or go by now because time has passed."""
+        """Whether rows of a view come or go by now because time has passed."""
         return self._is_timed and self._due is not None and self._due <= self._runner.clock()
 
     @property
@@ -785,11 +790,12 @@ class Engine:
         return any(operator.timed for operator in self._compiled.program.operators)
 
     def accept_clock(self) -> None:
-        """Take the host's clock for the next epoch as it is, ahead or behind."""
+        """Accept the host's clock for the next epoch even if it jumped ahead or back."""
         self._clock.accept()
 
     def _now(self) -> int:
-        """The clock of the next epoch. Raises `ClockJumped`, where anything depends on the time."""
+        """Return the clock of the next epoch, in microseconds. Raise `ClockJumped` if the host's clock jumped and a
+        view or the retention depends on time."""
         before, reading = self._clock.known, self._runner.reading()
         try:
             now = self._clock.read(reading)
@@ -802,16 +808,17 @@ class Engine:
             self._clock.accept()
             now = self._clock.read(reading)
         known = self._clock.known
-        assert known is not None  # it was read
+        assert known is not None  # `FlowClock.read` has set it
         if known[0] and (before is None or before[0] != known[0] or abs(before[1] - known[1]) > _CLOCK_DRIFT):
-            with suppress(LogError, OSError):  # without it the next process has less to compare with
+            with suppress(LogError, OSError):  # without the file the next process only notices fewer clock jumps
                 self._directory.write_clock(*known)
         return now
 
     def _completed(
         self, lineage: Lineage, outcome: Outcome, following: Sequence[Instruction], started: float, waited: float
     ) -> Epoch:
-        """An epoch counts: what remains to be done. Whatever fails now, and is raised, says that it counts."""
+        """Do what follows once an epoch counts, and return its result. An error that is raised from here on says that
+        the epoch counts."""
         self._due = due_of(outcome)
         after = EpochFollowUp(self.declared.name, lineage.epoch)
         self._clock.completed(lineage.clock)
@@ -828,7 +835,7 @@ class Engine:
         return result
 
     def _result(self, epoch: int, outcome: Outcome, started: float, waited: float = 0.0) -> Epoch:
-        """Take note of what an epoch did."""
+        """Record the statistics of an epoch and return its result."""
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)
         self._rates.ran(self._latencies)
@@ -837,7 +844,7 @@ class Engine:
         return result_of(epoch, outcome, logs, seconds, waited)
 
     def _follow(self, following: Sequence[Instruction], outcome: Outcome, after: EpochFollowUp) -> None:
-        """The epoch counts: now it may be seen."""
+        """Carry out the instructions that follow from an epoch that counts: sources, copies, sinks."""
         deliveries: list[instructions.Commit | instructions.CatchUp] = []
         for instruction in following:
             if isinstance(instruction, instructions.AdvanceSources):
@@ -856,30 +863,30 @@ class Engine:
                         except MemberUnreachable:
                             if self._state.branch is None:
                                 raise
-                            return  # the flow goes on without that member: sinks get it at the repair
+                            return  # the flow goes on without that member; the repair delivers the epoch
                     if not after.well:
-                        return  # nothing is to be seen of it before it is safe; sinks get it before the next epoch
+                        return  # sinks must not see an unsafe epoch; they get it before the next one
                 case instructions.Commit() | instructions.CatchUp():
                     deliveries.append(instruction)
         with after.doing("delivering to sinks"):
             try:
                 for each in deliveries:
-                    # Where a view was edited this reads logs, which may be damaged; what a sink has it is not given
-                    # again.
+                    # For an edited view this reads logs, which may be damaged. Doing it again is harmless: a sink is
+                    # not given an epoch that it has.
                     self._with_recovery(partial(self._delivery.carry_out, each, partial(self._change, outcome)))
             except MemberUnreachable:
                 if self._state.branch is None:
                     raise
-                # The flow goes on without that member: sinks get it at the repair.
+                # The flow goes on without that member; the repair delivers the epoch.
 
     def _await_safe(self, epoch: int) -> None:
-        """Wait until an epoch is safe. What is damaged or lost is brought back meanwhile: it could not be copied else.
-        `MemberUnreachable` if the flow goes on without it instead."""
+        """Wait until an epoch is safe. Damaged or lost layers are brought back meanwhile: otherwise they could not be
+        copied. Raise `MemberUnreachable` if the flow goes on without a lost member instead."""
         while not self._durability.wait(epoch, stopping=lambda: self.is_hindered):
             self.unhinder()
 
     def _wait_for_room(self) -> float:
-        """Wait while more is unsafe than the flow allows, bringing back what stands in the way. The seconds."""
+        """Wait while more is unsafe than `max_unsafe` allows, and repair what hinders copying. Return the seconds."""
         waited = 0.0
         while not self._state.copies.has_room and not self.stopping:
             waited += self._durability.wait_for_room(lambda: self.stopping or self.is_hindered, self._say_waiting)
@@ -888,14 +895,14 @@ class Engine:
 
     @property
     def is_hindered(self) -> bool:
-        """Whether layers that are not copied yet are damaged, or may be lost with a member: then nothing becomes safe,
-        however long one waits."""
+        """Whether layers that are not copied yet are damaged, or may be lost with a member. No epoch becomes safe then,
+        however long a caller waits."""
         lost = self._runner.scattered and self._state.branch is None and self._runner.membership_change == "lost"
         return lost or bool(self._durability.damaged)
 
     def unhinder(self) -> None:
-        """Bring back what `is_hindered` told of. In the caller's turn. `MemberUnreachable` if the flow goes on without
-        it instead."""
+        """Bring back the layers because of which the flow `is_hindered`. The caller has the turn. Raise
+        `MemberUnreachable` if the flow goes on without them instead."""
         self._repair_damage()
         if not self.is_hindered:
             return
@@ -905,11 +912,12 @@ class Engine:
             raise MemberUnreachable(f"flow '{self.declared.name}' goes on without what it lost")
 
     def _go_on_or_inherit(self) -> bool:
-        """Members were lost, and the flow may go on without them: whether it does. Else what they had is inherited."""
+        """Decide about lost members when the flow may go on without them. Return whether it does; if not, the members
+        that are there inherit the partitions."""
         before = self._runner.owners()
         if self._continuing.goes_on_without():
             return True
-        # Those that were lost are back, or all are lost.
+        # The lost members are back, or no member is left.
         self._recoverer.adopted(self._runner.owners() != before)
         return False
 
@@ -923,7 +931,8 @@ class Engine:
         return delivered(outcome, self._compiled.flow.views[view])
 
     def _with_recovery(self, work: Callable[[], T]) -> T:
-        """Do ``work`` on the exact history. What it meets that is lost is brought back, and it is done again."""
+        """Do ``work`` on the exact history. If it meets a lost or damaged layer, bring the layer back and do ``work``
+        again."""
         return self._recoverer.repairing(work, self._continuing.gives_up)
 
     def _say_waiting(self) -> None:
@@ -940,7 +949,7 @@ class Engine:
         )
 
     def _run_again(self, replay: Replay, work: Sequence[Work], job: Job | None) -> set[str]:
-        """Compute something again; who did it."""
+        """Carry out a replay, and return the members that wrote layers."""
         single = replay.first == replay.epoch
         what = f"epoch {replay.epoch} again" if single else f"filling views as of epoch {replay.epoch}"
         epoch = epoch_spec(
@@ -958,7 +967,7 @@ class Engine:
 
     def replay(self, number: int, partitions: int) -> dict[str, pa.Table]:
         """Compute a past epoch again, from its lineage and the traces as of the epoch before; nothing is written.
-        View → its change (``c0…``, ``_diff``): what it was then, bit for bit (invariant 1)."""
+        Return, for each view, its change (``c0…``, ``_diff``): the same as then, bit for bit (invariant 1)."""
         lineage = self.history[number]
         views = self._compiled.flow.views
         if lineage.rewind is not None:
@@ -966,7 +975,7 @@ class Engine:
             return {view: difference(log, lineage.rewind["to"], log, number - 1) for view, log in logs.items()}
         owed = self._state.rewinds.retaken(number)
         if self._runner.scattered:
-            partitions = self.partitions  # others would need layers of several members
+            partitions = self.partitions  # with another number, one task would need layers of several members
         deliver = frozenset(views.values())
         epoch = epoch_spec(self._flow, lineage, again=True, deliver=deliver, write={}, partitions=partitions)
         work = []
@@ -982,7 +991,7 @@ class Engine:
         return {view: delivered(outcome, operator_id) for view, operator_id in views.items()}
 
     def _release(self) -> None:
-        """Tell the sources what they may forget."""
+        """Tell the sources which input they may forget."""
         upto = self._state.release().upto
         self._flow.pushed.release(upto)
         self._intake.release(upto)
@@ -990,7 +999,8 @@ class Engine:
     # -- beside epochs --------------------------------------------------------------------------------------------
 
     def _acknowledge(self) -> None:
-        """Look whether any state is left, if it is time; if not, the input behind it is needed no more."""
+        """If the strategy acknowledges at this epoch, look whether any trace still has rows. If none has, the input
+        taken so far is no longer needed."""
         if self._state.settings.strategy.acknowledges(self.last) and self._layers.is_empty(self._state.epochs.chain()):
             self._guard.tell(events.StateGone(self.last))
             self._durability.request()
@@ -999,7 +1009,7 @@ class Engine:
         for instruction in self._guard.tell(events.TasksRan(self._layers.ran(outcome.reports))):
             assert isinstance(instruction, instructions.HandOver)
             before = self._runner.owners()
-            self._runner.hand_over(instruction.moves)  # those that ran it may be gone by now
+            self._runner.hand_over(instruction.moves)  # members that ran the tasks may be lost by now
             self._recoverer.adopted(self._runner.owners() != before)
         if self._delivery.is_maintained:
             self._beside_sinks.request()
@@ -1020,7 +1030,7 @@ class Engine:
 
     @speaking
     def upkeep(self) -> None:
-        """Do in this thread what was asked of the background, for those who drive without threads."""
+        """Do in this thread the work that was asked of background threads; for a runner without threads."""
         if self._continuing.branch is not None:
             self._continuing.branch.maintenance.upkeep()
         self._maintenance.upkeep()
@@ -1028,8 +1038,10 @@ class Engine:
         self._durability.upkeep()
 
     def wait_safe(self, epoch: int | None, timeout: float | None, may_help: Callable[[], bool] = lambda: False) -> int:
-        """Wait until ``epoch`` (by default the last) is safe, or the engine was closed by another thread, or
-        `is_hindered` while ``may_help`` says that the caller may do something about it. The safe point."""
+        """Wait until ``epoch`` (by default the last) is safe, or another thread closed the engine, or the flow
+        `is_hindered` while ``may_help`` says that the caller can repair it. Return the safe point, which may be before
+        ``epoch`` in the last two cases. Raise `EpochUnavailable` if the epoch does not exist yet or cannot become safe
+        before a repair, `LogError` if the strategy makes nothing safe, `StoreError` after ``timeout`` seconds."""
         wanted = self.last if epoch is None else epoch
         if (said := self.approximate) is not None and self.safe < wanted <= self.last:
             raise EpochUnavailable(
@@ -1058,28 +1070,28 @@ class Engine:
         return self.safe
 
     def make_safe(self) -> None:
-        """Wait until the last epoch is safe, repairing what stands in the way; for those who drive without threads."""
+        """Wait until the last epoch is safe, and repair what hinders copying; for a runner without threads."""
         self._await_safe(self.last)
 
     def is_held(self, location: int) -> bool:
-        """Whether a log location holds everything, as far as the last look at it told."""
+        """Whether a log location held every layer when it was last listed."""
         return self._durability.is_whole(location)
 
     # -- views ----------------------------------------------------------------------------------------------------
 
     def explain(self, view: str) -> str:
-        """The dataflow of a view, as text."""
+        """Return the dataflow of a view, as text."""
         return as_text(self.drawing(), view)
 
     def drawing(self) -> Drawing:
-        """The whole dataflow, with what each operator keeps and did."""
+        """Return the whole dataflow, with the state and the measured work of each operator."""
         measured = self._statistics.measured(self._compiled.traces, self._layers.local(rows=True))
         return self._compiled.drawn(measured)
 
     def _drawn_before(self) -> set[str]:
-        """The operators that the history knows from its first epoch on, and whose values were drawn, or are made of
-        such. They are not new, also if every description of what the flow kept is lost: filled in one go they would
-        draw other values, and ask again."""
+        """Return the operators that were there from the first epoch of the history on and whose values were drawn, or
+        computed from drawn values. They do not count as new, even if every description of the flow's state is lost:
+        a fill in one go would draw other values, and ask outside again."""
         flow, versions = self._compiled.flow, self._state.versions
         kept = {
             span.version.log
@@ -1090,7 +1102,7 @@ class Engine:
         return (kept | flow.ancestors(kept)) & self._compiled.drawing
 
     def check_sinks(self, views: Mapping[str, nodes.Node]) -> None:
-        """Raise `SinkError` if views are to have columns that sinks cannot be given."""
+        """Raise `SinkError` if a view is to have columns that do not fit what its sinks have."""
         self._delivery.check_types(
             {
                 name: ViewVersion(name, tuple(field.type for field in node.fields), (), node.columns)
@@ -1099,8 +1111,9 @@ class Engine:
         )
 
     def hand_over(self, trunk: Engine) -> Callable[[], object]:
-        """What hands the traces of this line that the other one does not have over to it, once that is closed. Both
-        have taken the same, epoch by epoch: so what this line computed of it is what the other one would have."""
+        """Return a function that hands to ``trunk`` the traces that this line has and ``trunk`` lacks; call it once
+        ``trunk`` is closed. Both lines took the same input, epoch by epoch, so these traces are what ``trunk`` would
+        have computed."""
         digests = {
             (record.epoch, record.digest): digest
             for record in self.history
@@ -1113,30 +1126,30 @@ class Engine:
 
     @speaking
     def make_branch(self, name: str, at: int | datetime | None) -> BranchRecord:
-        """Make a branch, or find the one that there is (`Branches.make`). Of a flow that goes on without lost members:
-        when it is repaired, since a branch begins with all that was there."""
+        """Make a branch, or return the existing one of that name (`Branches.make`). A flow that goes on without lost
+        members is repaired first, because a branch begins with complete state."""
         if (known := self._branches.find(name, at)) is not None:
             return known
         return self._exactly(lambda: self._with_recovery(lambda: self._branches.make(name, at)))
 
     @speaking
     def remove_branch(self, name: str) -> None:
-        """Remove a branch and all that it alone has."""
+        """Remove a branch and everything that belongs to it alone."""
         self._branches.remove(name)
 
     @property
     def branches(self) -> Branches:
-        """The logs that begin with layers of this one."""
+        """The branches of this flow: logs that begin with layers of its log."""
         return self._branches
 
     @property
     def snapshots(self) -> Snapshots:
-        """The epochs that have names."""
+        """The snapshots: epochs that have names."""
         return self._snapshots
 
     @speaking
     def status(self) -> Status:
-        """How the flow stands."""
+        """Return the status of the flow as of now."""
         host = self._runner.clock()
         status = status_of(
             self._compiled,
@@ -1156,7 +1169,7 @@ class Engine:
         return replace(status, clock=clock, owed=len(self._state.rewinds.owed), crash_now=self._forecasts())
 
     def _measure(self) -> None:
-        """Keep the rates by which a crash is forecast, after a round of copying."""
+        """Measure the rates from which the cost of a crash is forecast. Called after a round of copying."""
         if not self.closed:
             target = self._directory.path / "probe"
             self._rates.look(self.declared.locations, self._durability.holdings, target, self._circumstances())
@@ -1165,7 +1178,8 @@ class Engine:
                 self._rates.look(self.declared.locations, self._durability.holdings, target, self._circumstances())
 
     def _held_before(self) -> HeldInput:
-        """What the engine before this one held of pushed rows, if they were of this history and have these columns."""
+        """Return the pushed rows that the engine before this one held, without those of another history or with other
+        columns."""
         told, sources, digests = self._told, self.declared.sources, self._state.history.digests()
         same = {name for name, source in sources.items() if told.fields.get(name) == tuple(source.fields)}
         told.pushed.keep(
@@ -1174,8 +1188,9 @@ class Engine:
         return told.pushed
 
     def _empty_job(self) -> float | None:
-        """The seconds of a job with the stages of an epoch that does nothing: the least of a few, once the process is
-        warm. None of a flow that is closed before, and where a job fails: after the next round it is measured again."""
+        """Return the seconds of a job that has an epoch's stages and no rows: the least of several jobs, once the
+        process is warm. Return None if the flow is closed meanwhile, or if a job fails; the next round measures
+        again."""
         took: list[float] = []
         for _ in range(_JOBS):
             if self._measuring.ends_within(_APART if took else _WARM):
@@ -1190,7 +1205,7 @@ class Engine:
         return min(took) * (self._compiled.program.stages + 1)
 
     def _forecasts(self) -> tuple[Forecast, ...]:
-        """What each loss would cost now."""
+        """Return what each kind of loss would cost now."""
         if self.history.last < 0:
             return ()
         locations = self.declared.locations
@@ -1204,17 +1219,17 @@ class Engine:
         )
 
     def _circumstances(self) -> Circumstances:
-        """What decides how much a loss takes along."""
+        """Return the facts that decide how much is lost with a host, a member or a driver."""
         keeps: dict[str, list[tuple[int, int]]] = {}
         for partition, owner in enumerate(self._runner.owners() if self._runner.scattered else ()):
             keeps.setdefault(owner, []).append(partition_range(partition, self.partitions))
         stays = self._state.settings.strategy.survives is Survives.EVERYTHING
         return Circumstances(stays, self._lead.timeout, self._runner.grace, keeps)
 
-    # -- the end --------------------------------------------------------------------------------------------------
+    # -- closing --------------------------------------------------------------------------------------------------
 
     def abandon(self) -> None:
-        """Let go of the log as a process that dies does: nothing is finished, only the lock is free."""
+        """Release the log as a dying process does: nothing is finished, only the lock becomes free."""
         self._beside_sinks.stop()
         self._measuring.stop()
         self._lineage.close()
@@ -1223,34 +1238,36 @@ class Engine:
 
     @property
     def torn(self) -> bool:
-        """Whether this engine does not know what counts: it must be closed, and another opened."""
+        """Whether this engine was interrupted while it counted an epoch, and so does not know whether the epoch counts.
+        It must be closed, and another engine opened."""
         return self._state.epochs.is_torn
 
     @speaking
     def close(self, reopens: bool = False) -> None:
-        """Stop. What is approximate is repaired first; if that fails, the log ends where it is exact: whoever opens it
-        takes from the sources again what came after that, and only rows that code pushed since are lost. What is not
-        durable yet is given one more round, unless the log is opened again at once (``reopens``). Whatever fails, the
-        log is let go of."""
+        """Stop the flow. An approximate flow is repaired first. If the repair fails, the log ends with its last exact
+        epoch: the next driver takes later input from the sources again, and only rows that were pushed since are lost.
+        Layers that are not durable yet get one more round of copies, unless the log is opened again at once
+        (``reopens``). The log is released whatever fails."""
         try:
             self.repair()
         finally:
             self._let_go(reopens)
 
     def _note_end(self) -> None:
-        """The flow was closed, and did not die: the next driver may use all that is here."""
+        """Note in the directory that the flow was closed and did not crash: the next driver may use all that is in
+        it."""
         knows = not self._state.epochs.is_torn and self._state.fenced is None
         if knows and self._state.settings.strategy.survives is not Survives.EVERYTHING and self.history:
             note_end(self._directory.path, self.history[-1].digest)
 
     def _deliver_held(self) -> None:
-        """Give sinks what was held until it was safe, as far as it is now."""
+        """Give sinks the epochs that were withheld until they were safe and are safe now."""
         if self._state.fenced is None and self._state.settings.strategy.waits:
             self._with_recovery(lambda: self._delivery.catch_up(self._state.deliverable))
 
     def _let_go(self, reopens: bool) -> None:
         self.closed = True
-        with ExitStack() as closing:  # last in, first out, whatever the others raise; the lock is released in any case
+        with ExitStack() as closing:  # last in, first out; each runs even if another raises, so the lock is released
             closing.callback(self.abandon)
             closing.callback(self._note_end)
             closing.callback(self._delivery.close)

@@ -1,4 +1,4 @@
-"""What tasks are told of an epoch that they run, for the first time or again."""
+"""Makes the `EpochSpec` that tell tasks of an epoch, for its first run or for a replay."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def epoch_spec(
     partitions: int | None = None,
     undo: int | None = None,
 ) -> EpochSpec:
-    """An exact epoch. ``first``: the first epoch of a compound one; ``again``: it ran before, and nobody outside is
-    asked but by the operators ``asking``; ``deliver``: the views whose change is wanted; ``run`` and ``write``: the
-    operators that are run and that write layers, in which partitions (None: all). ``undo``: the epoch to which a rewind
-    goes back (`EpochSpec.undo`)."""
+    """Return the spec of an exact epoch. ``first``: the first epoch, if one run covers several. ``again``: a replay,
+    in which only the operators ``asking`` ask outside; the others take the answers from the lineage. ``deliver``: the
+    logs whose change the tasks return. ``run`` and ``write``: the operators that are run and that write layers, in
+    which partitions (None: all). ``undo``: the epoch to which a rewind goes back (`EpochSpec.undo`)."""
     declared, runner = flow.compiled.declared, flow.runner
     history = flow.state.history
     return EpochSpec(

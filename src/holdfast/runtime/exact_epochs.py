@@ -1,7 +1,7 @@
-"""Exact epochs, from offers to the line in the stash from which on they count. If one fails, nothing of it does.
+"""Exact epochs: from the offers to the line in the stash that makes an epoch count. A failed epoch has no effect.
 
-What follows from an epoch that ran, failed or counts is decided by the flow's state (`coordinator/flow_state.py`); here
-it is carried out.
+The flow's state (`coordinator/flow_state.py`) decides what follows when an epoch ran, failed or counts; this module
+carries it out.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class ExactEpochs:
         goes_on_without: Callable[[], bool],
         rewound: Callable[[Lineage], Outcome],
     ) -> None:
-        """``asking``: the operators that ask outside; ``goes_on_without`` looks who is there, after a loss, and says
-        whether the flow goes on without those that are not; ``rewound`` writes what a rewind is to write."""
+        """``asking``: the operators that call functions outside the flow. ``goes_on_without``: called after a loss, it
+        looks which members are there and says whether the flow goes on without the lost ones. ``rewound`` writes the
+        layers of an epoch that rewinds."""
         self._flow = flow
         self._guard = flow.guard
         self._job = job
@@ -68,10 +69,11 @@ class ExactEpochs:
         rewind: Mapping[str, Any] | None = None,
         again: int | None = None,
     ) -> tuple[Lineage, Outcome, list[Instruction]]:
-        """Run an epoch to its end, and have it count; what follows from that. ``back``: its clock may be before that of
-        the last one. ``recorded``: an epoch of another line, whose seed and answers it takes. ``rewind``: what it
-        undoes; ``again``: the epoch whose input it takes again."""
-        known = self._flow.state.branch  # there is one already in a repair
+        """Run an epoch and make it count. Return its lineage, what its job reported, and the instructions that follow.
+        ``back``: its clock may be before the clock of the last epoch. ``recorded``: an epoch of another line, whose
+        seed and answers it takes. ``rewind``: the record of what it undoes. ``again``: the epoch whose input it takes
+        again. If it raises before the epoch counts, the epoch has had no effect."""
+        known = self._flow.state.branch  # during a repair there is a branch already
         while True:
             seed = self._flow.runner.draw() if recorded is None else recorded.seed
             lineage = self._guard.begin(offers, clock, seed, back, rewind, again)
@@ -84,8 +86,9 @@ class ExactEpochs:
                 self._undo(lineage, error)
                 if not isinstance(error, MemberUnreachable) or not self._asking or self._flow.state.branch is not known:
                     raise
-                # What was asked outside is fixed by a file of the member that is gone: others would get other answers,
-                # and under this digest there must be one set of them. So the epoch begins again, as another one.
+                # The answers from outside were kept in a file of the lost member. Another member would get other
+                # answers, and one digest must stand for one set of answers. So the epoch begins again with a new
+                # digest.
                 self._recoverer.recover_from(error)
                 continue
             try:
@@ -111,19 +114,20 @@ class ExactEpochs:
         deliver = frozenset(compiled.flow.views[view] for view, _ in declared.sinks)
         spec = epoch_spec(self._flow, lineage, deliver=deliver)
         if recorded is not None:
-            # An operator that the other line did not have asks for itself.
+            # An operator that the other line does not have asks outside itself.
             asking = frozenset(self._asking) - recorded.answers.keys()
             told = lineage.answered(recorded.answers)
             spec = epoch_spec(self._flow, told, again=True, deliver=deliver, asking=asking)
         try:
             return self._job.run(spec, work, f"{declared.name}: epoch {lineage.epoch}")
         except (LogDamaged, MemberUnreachable):
-            self._lead.check()  # layers that another driver has taken away need no repair
+            self._lead.check()  # layers that a new leader has taken away need no repair
             raise
 
     def _count(self, lineage: Lineage, outcome: Outcome) -> list[Instruction]:
-        """The epoch's layers are written: from the line in the stash on it counts, and before that nothing of it does.
-        What follows here only takes note of that; if it is interrupted, the log knows, and this engine does not."""
+        """Append the lineage of an epoch, whose layers are written, to the stash. The epoch counts from that line on,
+        and has no effect before. The rest of this method only updates memory: if it is interrupted, the log knows that
+        the epoch counts, but this engine does not, and must be closed."""
         for instruction in self._guard.tell(events.EpochRan(lineage)):
             assert isinstance(instruction, CountEpoch)
             try:
@@ -138,8 +142,9 @@ class ExactEpochs:
         return following
 
     def _note_begun(self, lineage: Lineage) -> None:
-        """The epoch's answers are known; what locations have needs no second copy here."""
-        with suppress(LogError):  # it is in the stash
+        """Add the epoch's answers to the list of begun epochs, or shorten the list to the epochs that no location has
+        yet."""
+        with suppress(LogError):  # the stash has the lineage
             unsafe = self._flow.state.history.since(self._flow.state.copies.flushed)
             if self._begun.grown(len(unsafe)):
                 self._begun.shorten(unsafe)
@@ -147,9 +152,9 @@ class ExactEpochs:
                 self._begun.add(lineage)
 
     def _undo(self, lineage: Lineage, error: BaseException) -> None:
-        """An epoch failed: nothing of it is to count."""
+        """Remove what a failed epoch has written. If its layers cannot be removed, say so in ``error``."""
         following = self._guard.tell(events.EpochFailed(lineage))
-        with suppress(LogError):  # a disk that is full: its layers are gone all the same
+        with suppress(LogError):  # the disk may be full; removing the layers, below, is enough
             self._begun.abandon(lineage)
         try:
             self._remove(following)
@@ -162,7 +167,7 @@ class ExactEpochs:
             )
 
     def remove_undone(self) -> None:
-        """Remove what epochs that failed have left."""
+        """Remove the layers of failed epochs that could not be removed at once."""
         self._remove(self._flow.state.remaining())
 
     def _remove(self, remaining: Sequence[Instruction]) -> None:
@@ -173,9 +178,9 @@ class ExactEpochs:
 
     def _remove_layers(self, digest: str) -> None:
         if self._flow.runner.membership_change == "lost":
-            return  # whoever is there then removes them when it is known who is
+            return  # they are removed when it is known which members are left
         compiled = self._flow.compiled
-        with suppress(MemberUnreachable):  # one that cannot be reached: what it has is never read
+        with suppress(MemberUnreachable):  # the layers of a member that cannot be reached are never read
             self._flow.runner.everywhere(
                 "removing layers", partial(_remove_layers, compiled.directory, list(compiled.layouts), digest)
             )

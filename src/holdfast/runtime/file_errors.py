@@ -1,9 +1,9 @@
-"""Errors of the file system about a flow's own files, said in Holdfast's words.
+"""Turns the operating system's errors about a flow's own files into `LogError`.
 
-Where an error means something (a damaged layer, a location that is away), the code that meets it says so. Everything
-else that the system says about the log (too many open files, a stale handle, a disk that fails) becomes a `LogError`
-here, when it leaves the engine: it names the file and the likely fix, and carries the error number. What a user's own
-source or sink raises about other files stays as it is.
+If an error has a meaning of its own (a damaged layer, a location that does not answer), the code that meets it raises
+an error that says so. Every other OSError about the log (too many open files, a stale handle, a failing disk) becomes a
+`LogError` here, when it leaves the engine: it names the file and the likely fix, and carries the error number. An
+OSError of a user's source or sink about other files is raised unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ S = TypeVar("S", bound=_Declared)
 
 
 def speaking(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Have a method of an engine raise a `LogError` where it would raise an OSError about the log."""
+    """Decorate a method of an engine: it raises a `LogError` in place of an OSError about the log."""
 
     @wraps(method)
     def told(self: S, /, *args: P.args, **named: P.kwargs) -> R:
@@ -45,7 +45,7 @@ def speaking(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, 
 
 
 def refusal_of(declared: Declaration, error: OSError) -> LogError | None:
-    """The error that a caller is to see; None if it is not about the log."""
+    """Return the `LogError` for an OSError; None if the error is not about the log."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
     places = [declared.local, *filter(None, (location.local() for location in declared.locations))]
     roots = [os.path.abspath(place) for place in places]

@@ -1,10 +1,10 @@
-"""Folding the past: what lies behind both the safe point and what the flow retains becomes one record.
+"""Folding the history: epochs before both the safe point and the retention become one record, the base.
 
-So what the driver remembers, what it reads when it starts, the stash and the segments in the log locations are as large
-as what is retained, and do not grow with epochs (`coordinator/folded.py` says what is left of those that are folded).
-When epochs may be folded is decided by `FlowState.foldable`; it waits until many can be folded at once, and until they
-are as large as the base that is written again, since folding costs a rewrite of the stash and, later, of one segment in
-each location.
+So the driver's memory, what it reads at its start, the stash and the segments in the log locations are as large as the
+retained epochs, and do not grow for ever (`coordinator/folded.py` says what the base keeps of folded epochs).
+`FlowState.foldable` decides when epochs are folded. It waits until there are many, and until their records are as large
+as the base that must be written again: folding costs a rewrite of the stash and, later, of one segment in each
+location.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ class Folding:
         self._size = len(base.to_json()) if (base := flow.state.history.base) is not None else 0
 
     def maybe(self) -> bool:
-        """Fold what may be folded, if it is much; whether it was. A failure changes nothing, and is tried again."""
+        """Fold the epochs that may be folded, if there are enough. Return whether any were folded. A failure changes
+        nothing, and the next call tries again."""
         flow = self._flow
         upto = flow.state.foldable(flow.runner.clock(), self._size)
         if upto is None:
             return False
-        # A member that cannot be reached, a disk that is full, a directory that cannot be listed: all is as it was.
+        # If a member cannot be reached, a disk is full or a directory cannot be listed, nothing has changed.
         with suppress(HoldfastError, OSError):
             base = self._base(upto)
             flow.lineage.fold(base)
@@ -68,8 +69,8 @@ class Folding:
         )
 
     def _ends(self) -> set[int]:
-        """The last epochs of all layers and segments that there are. (Any that come later end with one of these, or
-        with a later epoch.)"""
+        """Return the last epochs of all existing layers and segments. (Layers and segments made later end with one of
+        these epochs, or with a later one.)"""
         directory = self._flow.compiled.directory
         listed = self._flow.runner.everywhere("listing layers", lambda: _ends_of(directory))
         return {epoch for some in listed.values() for epoch in some} | self._flow.durability.ends()

@@ -1,13 +1,14 @@
-"""A driver that stands by and runs the leader's epochs (``hf.active_standby()``).
+"""A standby driver that runs the leader's epochs too (``hf.active_standby()``).
 
-It reads the lineage that the leader writes (its stash, where both have the working directory, else the segments in the
-log's locations), and runs each epoch with it: the same offers, clock, seed and answers, and so the same layers, byte
-for byte, in a directory of its own. Nothing of it is given to a sink: what it would deliver is in the logs of its
-views, its output queue, and when it leads, each sink is given what it lacks of that.
+The standby reads the lineage that the leader writes (its stash if both have the working directory, otherwise the
+segments in the log's locations) and runs each epoch with it: the same offers, clock, seed and answers, and so the same
+layers, byte for byte, in a separate directory. Sinks get nothing from the standby. The logs of its views serve as its
+output queue: when it becomes the leader, each sink is given the epochs that it lacks.
 
-It begins with what the log's locations hold, and computes the rest again. A history that turns out to be another one
-(the leader before had gone on after it was taken over from) is followed from the beginning. Whatever goes wrong is
-tried again; a driver that could not follow leads all the same, and recovers as any other.
+The standby begins with the layers that the log's locations hold, and computes later epochs. If the history is replaced
+by another one (the old leader ran on after a new driver had taken over), the standby discards its layers and begins
+again. Any failure is tried again. A driver that could not follow can still become the leader, and then recovers like
+any other driver.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ from holdfast.trace.cover import Chain
 _LOG = logger("holdfast.standby")
 
 DIRECTORY = ".following"
-"""In the working directory: a directory for each driver that follows, by its process."""
+"""The directory, in the working directory, that has a directory for each standby driver, named by its process id."""
 
 _PAUSE = 0.05
 _PAUSE_AWAY = 0.5
-"""Seconds between two looks for new lineage: in the working directory, and in the log's locations."""
+"""Seconds between two looks for new lineage: in the working directory, or in the log's locations."""
 
 _AGAIN = 1.0
 
@@ -66,18 +67,18 @@ class Follower:
         self._thread: threading.Thread | None = None
         self._merging = Merging(runner, lambda: (self._chain(), self.last - 1))
         self._base = -1
-        """Layers up to this epoch are trusted: they were fetched."""
+        """The epoch up to which layers were fetched from the locations, and are trusted."""
 
         self._digests: list[str] = []
-        """Those of the epochs after it."""
+        """The digests of the epochs after `_base`, which this driver has run."""
 
         self._begun = False
         self.failure: str | None = None
-        """Why it could not follow, the last time that it tried."""
+        """Why the last attempt to follow failed; None if it succeeded."""
 
     @property
     def last(self) -> int:
-        """The last epoch that it has; -1: none."""
+        """The last epoch that this driver has; -1: none."""
         return self._base + len(self._digests)
 
     def _chain(self) -> Chain:
@@ -91,7 +92,7 @@ class Follower:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, after the epoch at hand."""
+        """Stop following after the current epoch."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -118,10 +119,10 @@ class Follower:
             self._stopping.wait(pause)
 
     def follow(self, stopping: Callable[[], bool] = lambda: False) -> int:
-        """Run all epochs that the leader has completed and this one has not; how many."""
+        """Run all epochs that the leader has completed and this driver has not. Return how many were run."""
         history = self._history()
         if self._digests and history.digest(self.last) != self._digests[-1]:
-            self._begin_again()  # another history, or one that is folded beyond this driver
+            self._begin_again()  # another history, or its epochs were folded beyond those of this driver
         if not self._begun and history:
             self._begin(history)
         done, caught_up = 0, False
@@ -132,14 +133,14 @@ class Follower:
             except InputError:
                 if caught_up:
                     raise
-                # Its input was released, since the log's locations have what was made of it: that is taken from there.
+                # The input was released, because the log's locations hold the state that was made of it: fetch that.
                 caught_up = True
                 self._begin_again()
                 self._begin(history)
         return done
 
     def _history(self) -> History:
-        """The leader's history, as far as it can be read now."""
+        """Return the leader's history, as far as it can be read now."""
         if self._stash.exists():
             records = read_stash(self._stash)[0]
             return choose(records) if records else History()
@@ -150,7 +151,7 @@ class Follower:
         return choose(found) if found else History()
 
     def _begin(self, history: History) -> None:
-        """Take what the log's locations hold."""
+        """Fetch the layers that the log's locations hold. Raise if the lineage does not continue from them."""
         traces = list(self._compiled.layouts)
         self._traces.mkdir(parents=True, exist_ok=True)
         places = Locations(self._declared.locations, history, self._runner.threads)
@@ -204,8 +205,8 @@ class Follower:
     # -- taking over --------------------------------------------------------------------------------------------------
 
     def adopt(self, directory: Path) -> int:
-        """This driver leads: have its layers among those of the working directory. The last epoch that it has. (Layers
-        of another history than the one that is found are removed there, as all such are.)"""
+        """Link this driver's layers into the working directory, because it leads now. Return the last epoch that it
+        has. (The opening removes layers of any other history than the one that it finds.)"""
         last = self.last
         for trace in self._compiled.layouts:
             for name in local_layers(self._traces / trace):
@@ -217,11 +218,11 @@ class Follower:
         return last
 
     def discard(self) -> None:
-        """Remove what it wrote."""
+        """Remove everything that this driver wrote while it followed."""
         shutil.rmtree(self._home, ignore_errors=True)
 
     def _remove_others(self) -> None:
-        """Remove what drivers left behind that followed once, and died."""
+        """Remove the directories of standby drivers that have died."""
         for each in self._home.parent.glob("*"):
             if each.name.isdigit() and each != self._home and not Path(f"/proc/{each.name}").exists():
                 shutil.rmtree(each, ignore_errors=True)

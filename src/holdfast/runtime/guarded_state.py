@@ -1,4 +1,4 @@
-"""The state of an open flow, for the threads that use it: one at a time."""
+"""The state of an open flow behind a lock: threads change it one at a time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from holdfast.coordinator.lineage import Lineage
 
 
 class GuardedState:
-    """A `FlowState` with the one lock around it."""
+    """A `FlowState`, and the one lock that guards its changes."""
 
     def __init__(self, state: FlowState) -> None:
         self.state = state
-        """To be asked, never to be changed, by whoever does not have the lock."""
+        """The state. Without the lock it may be read, never changed."""
 
         self._lock = threading.RLock()
 
@@ -30,16 +30,16 @@ class GuardedState:
         rewind: Mapping[str, Any] | None = None,
         again: int | None = None,
     ) -> Lineage:
-        """The lineage of the next exact epoch (`FlowState.begin`)."""
+        """Begin the next exact epoch and return its lineage (`FlowState.begin`)."""
         with self._lock:
             return self.state.begin(offers, clock, seed, back, rewind, again)
 
     def begin_on_branch(self, offers: dict[str, Any], clock: int, seed: int) -> Lineage:
-        """The lineage of the next approximate epoch (`FlowState.begin_on_branch`)."""
+        """Begin the next approximate epoch and return its lineage (`FlowState.begin_on_branch`)."""
         with self._lock:
             return self.state.begin_on_branch(offers, clock, seed)
 
     def tell(self, event: Event) -> list[Instruction]:
-        """Tell the state of an event; what follows from it."""
+        """Tell the state of an event. Return the instructions that follow from it."""
         with self._lock:
             return self.state.handle(event)

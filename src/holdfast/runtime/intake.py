@@ -1,4 +1,4 @@
-"""What sources offer an engine, and what they are told: that it was taken, refused, or may be forgotten."""
+"""The intake: polls sources for offers, and tells them which offers were taken, rejected, or may be forgotten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.runner import Work
 
 _SHARE = 0.05
-"""So much of its time a flow spends at most on asking sources that have nothing."""
+"""The largest part of a flow's time that goes into polling sources that have no input."""
 
 
 class Intake:
@@ -28,27 +28,28 @@ class Intake:
         history: Iterable[Lineage],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``told`` is what the sources know already, from an engine before this one."""
+        """``told``: what the sources were told already, by earlier engines of this process."""
         self._sources = sources
         self._told = told
         self._clock = clock
         self._rested: dict[str, float] = {}
-        """Source → when it is asked again by those who are patient, if it had nothing."""
+        """Source that had no input → the time, on ``clock``, before which a patient poll does not ask it again."""
         self.taken: dict[str, list[tuple[int, Offer]]] = {}
-        """Source → what complete epochs took of it, each with its epoch; what was undone, and taken again, too."""
+        """Source → the offers that complete epochs took of it, each with its epoch. Offers that a rewind undid stay in
+        the list, and come a second time where they were taken again."""
 
         self.told: dict[str, list[tuple[int, Offer]]] = {}
-        """Source → what it is told was taken: all of that, once."""
+        """Source → the offers that the source is told were taken: those of `taken`, without the second takings."""
 
         self._owed: list[tuple[str, int, Offer]] = []
-        """What sources are still to be told was taken, in order."""
+        """Source, epoch and offer of what sources have still to be told was taken, in order."""
 
         for lineage in history:
             self.take(lineage)
 
     def poll(self, names: Collection[str], patient: bool = False) -> dict[str, Offer]:
-        """What waits, of these sources. ``patient``: one that had nothing, and for which looking takes long, is left
-        alone for a while, as far as it allows."""
+        """Return the offers of the sources that have input. ``patient``: a source that had no input is not asked again
+        for a while, which is longer the longer its poll took, up to its own ``patience``."""
         asked = [name for name in names if not patient or self._rested.get(name, 0.0) <= self._clock()]
         return {name: offer for name in asked if (offer := self._asked(name)) is not None}
 
@@ -66,19 +67,21 @@ class Intake:
         return [Work(name, self._sources[name], [offer]) for name, offer in offers.items()]
 
     def reject(self, offers: Mapping[str, Offer], error: Exception) -> bool:
-        """An epoch failed; whether a source has set something aside, so that it can be tried without."""
-        # Every source is told, whatever the others say.
+        """Tell the sources that the epoch with these offers failed. Return whether a source has set bad input aside, so
+        that the epoch can be tried without it."""
+        # A list, so that every source is told, not only those up to the first True.
         return any([self._sources[name].reject(offer, error) for name, offer in offers.items()])
 
     def blame(self, error: Exception) -> None:
-        """Raise the error of the file that ``error``, of Spark's, names, if what was taken of a source has it."""
+        """Raise the source's own error for a file if ``error``, from Spark, names a file that was taken of a source."""
         for name, offers in self.taken.items():
             if name in self._sources and self._sources[name].origin:
                 for _, offer in offers:
                     self._sources[name].reject(offer, error)
 
     def take(self, lineage: Lineage) -> None:
-        """An epoch is complete, or a history begins with a base: then all that its epochs took is as it says."""
+        """Add the offers of a complete epoch. For a base, a history's folded beginning, replace all offers up to its
+        epoch by those that the base lists."""
         if isinstance(lineage, Folded):
             told = lineage.taken if lineage.told is None else lineage.told
             for known, base in ((self.taken, lineage.taken), (self.told, told)):
@@ -91,14 +94,14 @@ class Intake:
                 self.told.setdefault(name, []).append((lineage.epoch, offer))
 
     def in_effect(self, name: str, at: int, rewinds: Rewinds) -> list[tuple[int, Offer]]:
-        """What epochs up to ``at`` took of a source and no rewind has undone, each with its epoch."""
+        """Return the offers that epochs up to ``at`` took of a source and no rewind has undone, each with its epoch."""
         offers = self.taken.get(name, ())
         live = rewinds.live(at)
         return [each for each in offers if any(first <= each[0] <= last for first, last in live)]
 
     def folded(self, upto: int, rewinds: Rewinds) -> tuple[Taken, Taken | None]:
-        """What epochs up to this one took, as few offers as each source can make of them; and what sources are told of
-        it, if that is something else."""
+        """Return the offers that epochs up to ``upto`` took, folded into as few as each source can make of them; and
+        the offers that the sources are told of, or None if they are the same."""
         if self.told == self.taken and not rewinds.since(-1):
             return self._fewer(self.taken, upto), None
         taken = self._fewer({name: self.in_effect(name, upto, rewinds) for name in self.taken}, upto)
@@ -111,19 +114,20 @@ class Intake:
             old = [each for each in offers if each[0] <= upto]
             source = self._sources.get(name)
             fewer = source.fold([offer for _, offer in old]) if source is not None and old else []
-            # Where they became fewer, it is not known any more which of them an epoch took: the last one took all.
+            # A folded offer belongs to no single epoch any more: it counts as taken by the last of them.
             found[name] = tuple(old if len(fewer) in (0, len(old)) else [(old[-1][0], offer) for offer in fewer])
         return {name: offers for name, offers in found.items() if offers}
 
     def advance(self, epoch: int, offers: Mapping[str, Offer]) -> None:
-        """Tell the sources that an epoch took these: every one, whatever the others say. One that raises is told again
-        before it is asked for more (`settle`). (A branch takes what its main line took, also of a source that it was
-        not told of: a declaration of it is told then, by `catch_up`.)"""
+        """Tell the sources that an epoch took these offers. Every source is told, even if another one raises. A source
+        that raised is told again before the next poll (`settle`). (A branch also takes offers of sources that are not
+        declared in it: if one is declared later, `catch_up` tells it.)"""
         self._owed += [(name, epoch, offer) for name, offer in offers.items() if name in self._sources]
         self.settle()
 
     def settle(self) -> None:
-        """Tell the sources what they were not told because they raised."""
+        """Tell the sources of taken offers that they have not been told of yet. Every source is told; the first error
+        is raised at the end."""
         failed: Exception | None = None
         for name, epoch, offer in list(self._owed):
             try:
@@ -139,7 +143,7 @@ class Intake:
             raise failed
 
     def catch_up(self) -> None:
-        """Tell the sources what was taken before they were there."""
+        """Tell each source of the offers that were taken before this object of it was declared."""
         for name, offers in self.told.items():
             told = self._told.advanced.get(name, -1)
             for epoch, offer in offers if name in self._sources else ():
@@ -147,7 +151,7 @@ class Intake:
                     self.advance(epoch, {name: offer})
 
     def release(self, upto: int) -> None:
-        """Tell the sources that they may forget what epochs up to this one took."""
+        """Tell the sources that they may forget the offers that epochs up to ``upto`` took."""
         for name, offers in self.told.items():
             told = self._told.released.get(name, -1)
             for epoch, offer in offers[self._first_after(offers, told) :] if name in self._sources else ():

@@ -1,4 +1,4 @@
-"""Ctrl-C while a flow runs: the first ends the run after the epoch at hand, the second ends it at once."""
+"""Ctrl-C while a flow runs: the first one ends the run after the current epoch, the second one ends it at once."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from types import FrameType
 from typing import NoReturn
 
 _handled = False
-"""Whether somebody sees to it already; only the main thread looks."""
+"""Whether the handlers are installed already; only the main thread reads or sets it."""
 
 _PY4J = ("", "py4j.clientserver")
-"""The loggers to which py4j says, with a traceback each, that a call was interrupted."""
+"""The loggers to which py4j writes, with a traceback, that a call was interrupted."""
 
 
 @contextmanager
 def stopping(stop: Callable[[], None], *, terminated: bool = False) -> Iterator[None]:
-    """Have the first Ctrl-C (``terminated``: or TERM) call ``stop``, and say so; the second raises as usual. In another
-    thread than the main one, and inside another of these, it does nothing."""
+    """While the context is open, the first Ctrl-C (``terminated``: or SIGTERM) calls ``stop`` and prints a line, and
+    the second raises `KeyboardInterrupt`. Outside the main thread, and inside another such context, it does nothing."""
     global _handled
     if _handled or threading.current_thread() is not threading.main_thread():
         yield
@@ -48,7 +48,7 @@ def stopping(stop: Callable[[], None], *, terminated: bool = False) -> Iterator[
 
 
 def _raise_quietly(number: int, frame: FrameType | None) -> NoReturn:
-    """Raise `KeyboardInterrupt`. The call to Java that it interrupts must not log tracebacks of its own."""
+    """Raise `KeyboardInterrupt`, and keep py4j from logging tracebacks of the call to Java that it interrupts."""
     for name in _PY4J:
         logging.getLogger(name).addFilter(_is_not_of_py4j)
     raise KeyboardInterrupt

@@ -1,10 +1,10 @@
-"""The sources that a flow has, or had: their schemas, since when, and where the rows of inputs are kept.
+"""The sources that a flow has or had: their schemas, since which epoch, and where the rows of inputs are kept.
 
-It is part of the flow's description (``collections.json``). Rows that code pushed are in the log and nowhere else, so
-the log of an *input* outlives its declaration: a flow that runs without it for a while keeps it as it was, and makes it
-durable, and when the input is declared again it goes on where it was. An input whose schema is not what its rows were
-pushed with goes on if its rows can follow (`runtime/schema_changes.py`), and so does a source that keeps its rows; if
-not, that is said as such, before anything is touched. Any other source is read again.
+This is part of the flow's description (``collections.json``). Rows that code pushed are in the log and nowhere else, so
+the log of an *input* outlives its declaration: a flow that runs without the input for a while keeps the log unchanged
+and durable, and when the input is declared again, its log continues. If the schema of an input, or of a source that
+keeps its rows, has changed, the source continues if its rows can be converted (`runtime/schema_changes.py`). If not,
+the error says so before anything is written. Any other source is read again.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from holdfast.runtime.schema_changes import FormerLog, why_not
 
 @dataclass(frozen=True)
 class Known:
-    """A source as it was declared last."""
+    """A source as it was last declared."""
 
     fields: tuple[tuple[str, str], ...]
     since: int
-    """The first epoch that could take something of it with these columns."""
+    """The first epoch that could take rows of it with these columns."""
 
     pushed: bool
-    """Whether its rows are in the log alone."""
+    """Whether its rows were pushed by code, and so are in the log alone."""
 
     log: str | None = None
-    """The operator that keeps its rows, if any does."""
+    """The id of the operator that keeps its rows, if one does."""
 
     key: tuple[int, ...] = ()
     operators: tuple[str, ...] = ()
-    """That operator, and those before it."""
+    """The ids of the operator that keeps its rows and of the operators upstream of it."""
 
     upto: int | None = None
-    """The last epoch while it was declared; None while it is."""
+    """The last epoch in which it was declared; None if it is declared now."""
 
     versions: Mapping[str, Any] | None = None
-    """By which columns its rows replace each other, if they do."""
+    """The columns by which its rows replace each other; None if they do not."""
 
     kept: tuple[str, ...] = ()
-    """The types of the rows that its log holds; empty: those of its columns."""
+    """The types of the rows in its log; empty: the types of its columns."""
 
     origin: str = ""
-    """Which of Holdfast's own sources it was; empty: another, or not known."""
+    """Which of Holdfast's own sources it was; empty: another source, or not known."""
 
     @property
     def version(self) -> ViewVersion:
@@ -85,7 +85,8 @@ class Known:
 
 
 def known_of(description: Mapping[str, Any]) -> dict[str, Known]:
-    """The sources that a description tells. One of before sources were in it tells those whose rows it keeps."""
+    """Return the sources that a description names. A description from before sources were written down names only
+    those whose rows the flow keeps."""
     if "sources" in description:
         return {name: Known.from_json(said) for name, said in description["sources"].items()}
     return {
@@ -96,23 +97,23 @@ def known_of(description: Mapping[str, Any]) -> dict[str, Known]:
 
 
 class KnownSources:
-    """What is known of the sources of a flow that is opened."""
+    """The sources of a flow that is being opened: as declared now, compared with what its description says."""
 
     def __init__(self, before: Mapping[str, Known], state: CompiledFlow, last: int) -> None:
-        """``last``: the last epoch of the flow."""
+        """``before``: the sources that the description names. ``last``: the last epoch of the flow."""
         declared = state.declared.sources
         self._now: dict[str, Known] = {}
         self.changed: dict[str, SchemaChanged] = {}
-        """Source → that its schema is another than it was."""
+        """Source whose schema changed in a way that its rows cannot follow → the error that says so."""
 
         self.former: dict[str, FormerLog] = {}
-        """Input → its log of before its schema changed, for those whose rows can follow."""
+        """Input whose schema changed → its former log, if its rows can be converted."""
 
         self._rekeyed: dict[str, SchemaChanged] = {}
-        """Source → that its rows replaced each other by other columns before, or did not; or came from elsewhere."""
+        """Source → an error: its rows now replace each other by another key, or it is now another kind of source."""
 
         self.returned: set[str] = set()
-        """The operators that keep inputs which were not declared when the flow ran last."""
+        """The operators of inputs that are declared again after they were not declared for a while."""
 
         for name, source in declared.items():
             log = state.flow.views.get(name)
@@ -145,7 +146,7 @@ class KnownSources:
             for name, known in before.items()
             if name not in declared and known.pushed and known.log is not None
         }
-        """Input → as it was when it was declared last, of those that are not now."""
+        """Input that is not declared now → as it was last declared."""
 
     def _changed(self, name: str, before: Known, last: int, state: CompiledFlow) -> None:
         now = self._now[name]
@@ -163,13 +164,13 @@ class KnownSources:
 
     @property
     def absent_traces(self) -> frozenset[str]:
-        """The traces of these."""
+        """The traces of inputs that are not declared now."""
         operators = [each for known in self.absent.values() for each in known.operators]
         return frozenset(f"{each}.{suffix}" for each in operators for suffix in ("rows", "pending", "ids", "ends"))
 
     def check(self, taken: Mapping[str, object]) -> None:
-        """Raise `SchemaChanged` for an input whose rows the log has with other columns; ``taken``: the sources of which
-        an epoch took something."""
+        """Raise `SchemaChanged` for an input whose rows in the log have other columns, and for a source with another
+        key or origin. ``taken``: the sources of which an epoch took rows; no error is raised for other sources."""
         for name, error in self._rekeyed.items():
             if name in taken:
                 raise error

@@ -1,9 +1,9 @@
 """The views of an open flow, for readers in other threads: as of a complete epoch, while epochs run.
 
-A reader takes the chain of digests first: the epoch with which it ends is complete, and layers of an epoch that runs
-have a digest that is not in it. So nobody sees half of an epoch, nobody takes a turn, and no epoch waits. Rows are read
-from the layers that this process can map; where members keep layers of their own, or while the flow is approximate,
-there are none here, and `reads_layers` says so.
+A reader takes the chain of digests first. The last epoch of the chain is complete, and layers of a running epoch have a
+digest that is not in the chain. So no reader sees half an epoch or takes a turn, and no epoch waits for a reader. Rows
+are read from the layers that this process can map. If members keep layers of their own, or the flow is approximate,
+this process has no such layers: `reads_layers` is then False.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.task.view_log import ViewLog
 from holdfast.trace.open_covers import OpenCovers
 
 _IDLE = 30.0
-"""Seconds after which a cover that nobody asked for is let go."""
+"""Seconds after which an open cover that no reader used is closed."""
 
 
 class LiveViews:
@@ -39,8 +39,8 @@ class LiveViews:
         return not self._runner.scattered and self._state.branch is None
 
     def kept(self, view: str, at: int | None, recorded: bool = False) -> tuple[ViewLog, int]:
-        """The log of a view, and the epoch as of which it is to be read: by default the last that is complete.
-        ``recorded``: as in `ViewVersions.former`."""
+        """Return the log of a view, and the epoch as of which to read it: by default the last complete one.
+        ``recorded``: as in `ViewVersions.former`. Raise `EpochUnavailable` if there is no such epoch."""
         chain = self._state.epochs.chain()
         last = chain.end
         epoch = last if at is None else at
@@ -62,7 +62,7 @@ class LiveViews:
         return self._compiled.kept(view, chain), epoch
 
     def lookup(self, view: str, asked: Question, at: int | None, recorded: bool = False) -> Found:
-        """The rows that are asked for. Raises what opening or reading a layer does."""
+        """Return the rows that match a question. Errors of opening or reading a layer are raised."""
         kept, epoch = self.kept(view, at, recorded)
         asked = suited(asked, kept)
         return Found(
@@ -70,8 +70,8 @@ class LiveViews:
         )
 
     def changes(self, view: str, after: int, upto: int) -> pa.Table | None:
-        """What changed in a view with after < epoch ≤ upto, with ``_epoch`` and ``_diff``; None if it was edited since:
-        then the flow itself must say. Raises what opening or reading a layer does."""
+        """Return the changes of a view with after < epoch ≤ upto, with ``_epoch`` and ``_diff``; None if the view was
+        edited since: the caller must then ask the flow itself. Errors of opening or reading a layer are raised."""
         past, now = self._state.versions.of(view), self._compiled.version(view)
         if past and (past[-1].version != now or (0 <= after < past[-1].first)):
             return None
@@ -84,5 +84,5 @@ class LiveViews:
         return self._state.epochs.last
 
     def let_go(self) -> None:
-        """Let go of files that readers needed, and need no more."""
+        """Close files that readers have not used for a while."""
         self._covers.let_go(_IDLE)

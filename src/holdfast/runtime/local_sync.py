@@ -1,7 +1,8 @@
-"""Local layers on disk: synced now and then, beside everything else.
+"""Syncs local layers to disk now and then, in the background.
 
-Most layers are merged and removed before a sync would matter, and what a copy has is durable without one. So layers are
-synced every half minute, when epochs pause, and when a location fails. A disk that cannot sync holds up nobody.
+Most layers are merged and removed before a sync would matter, and a layer that has a copy is durable without a sync. So
+layers are synced every half minute, when epochs pause, and when a location fails. A disk that cannot sync delays
+nothing else.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from holdfast.log.layer_sync import sync_all
 from holdfast.runtime.runner import Beside, Runner
 
 _PAUSE = 30.0
-"""Seconds: layers are synced no more often while epochs come and are copied."""
+"""The least seconds between two syncs while epochs run and are copied."""
 
 
 class LocalSync:
@@ -25,22 +26,22 @@ class LocalSync:
         self._directories = [str(directory / trace) for trace in traces]
         self._synced_at = float("-inf")
         self._round_before = -1
-        """The last epoch when the round before began: if there is no later one, epochs pause."""
+        """The last epoch at the previous call of `is_due`: if it is still the last one, epochs pause."""
 
         self.synced = -1
-        """The local layers up to this epoch are on disk."""
+        """The epoch up to which local layers are on disk."""
 
         self.unsynced: dict[str, str] = {}
-        """Traces whose local layers could not be synced → why. What copies hold of them is durable all the same."""
+        """Trace whose local layers could not be synced → the reason. Layers of it that have copies are durable."""
 
     def is_due(self, last: int, troubled: bool) -> bool:
-        """Whether it is time, after epoch ``last``; ``troubled``: a location fails."""
+        """Whether it is time to sync, with ``last`` the last epoch; ``troubled``: a location fails."""
         recent = self._runner.threads and time.monotonic() - self._synced_at < _PAUSE
         moves, self._round_before = last > self._round_before, last
         return not recent or not moves or troubled
 
     def sync(self, last: int) -> None:
-        """Have the layers up to epoch ``last`` on disk, as far as that can be."""
+        """Sync the layers up to epoch ``last``; traces that cannot be synced go into `unsynced`."""
         after, directories = self.synced, self._directories
         if self._runner.scattered:
             found = self._runner.everywhere("syncing layers", lambda: sync_all(directories, after))

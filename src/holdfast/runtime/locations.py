@@ -1,7 +1,7 @@
 """The log locations of an open flow: operations on them, and which of them fail.
 
-A location that fails is left alone for a while, and costs the others nothing. Operations are made at once where they
-can be: over storage that takes a second for each, the time that a round takes is how many follow each other.
+A location that fails is not used for a while, and does not delay the others. Independent operations run side by side:
+over storage that takes a second for each, a round takes as many seconds as operations follow each other.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _STREAMS = 16
-"""So many operations go on at once at one location: they wait for the network, not for the processor."""
+"""The number of operations that run side by side at one location: they wait for the network, not for the processor."""
 
 _LONGEST_PAUSE = 30.0
-"""A location that fails is tried again after one second, then two, four, … up to this."""
+"""The longest pause, in seconds: a location that fails is tried again after one second, then two, four, … up to
+this."""
 
 
 @dataclass
 class Trouble:
-    """A location that failed: why, how often in a row, and when it is tried again."""
+    """A location that failed: why, how often in a row, and when it is tried again (`time.monotonic`)."""
 
     error: str
     times: int
@@ -41,43 +42,44 @@ class Trouble:
 
 
 class Locations:
-    """Known by their numbers."""
+    """The locations of a log, identified by their index."""
 
     def __init__(self, locations: Sequence[Location], history: History, threads: bool) -> None:
-        """``history`` is the lineage of all complete epochs, as it grows; ``threads``: whether several things may be
-        done at once."""
+        """``history``: the lineage of all complete epochs; the object grows as epochs complete. ``threads``: whether
+        operations may run side by side."""
         self.all = list(locations)
         self.replicas = [Replica(location) for location in locations]
         self.troubles: dict[int, Trouble] = {}
         self.removing = [threading.Lock() for _ in self.all]
-        """Held while layers are removed from a location: whoever is about to share some waits until that is over."""
+        """A lock for each location, held while layers are removed from it: a branch that is being made waits for it
+        before it refers to layers."""
 
         self._history = history
         self._threads = threads
 
     def able(self) -> list[int]:
-        """Those that may be asked now."""
+        """Return the locations that may be used now."""
         return [number for number in range(len(self.all)) if self.is_able(number)]
 
     def is_able(self, number: int) -> bool:
-        """Whether a location may be asked now."""
+        """Whether a location may be used now."""
         trouble = self.troubles.get(number)
         return trouble is None or trouble.again <= time.monotonic()
 
     def note(self, number: int, error: Exception) -> None:
-        """A location failed."""
+        """Note that a location failed, and when to try it again."""
         before = self.troubles.get(number)
         times = before.times + 1 if before is not None else 1
         pause = min(_LONGEST_PAUSE, 2.0 ** (times - 1)) if self._threads else 0.0
         self.troubles[number] = Trouble(str(error), times, time.monotonic() + pause)
 
     def try_again(self) -> None:
-        """Have those that failed asked at once."""
+        """Allow failed locations to be used again at once."""
         for trouble in list(self.troubles.values()):
             trouble.again = 0.0
 
     def each(self, numbers: Collection[int], work: Callable[[int], object]) -> None:
-        """Do something at several locations at once. A failure is noted, and the others go on."""
+        """Do ``work`` at several locations side by side. A failure is noted, and the other locations go on."""
 
         def attempt(number: int) -> None:
             try:
@@ -91,7 +93,7 @@ class Locations:
         self._at_once(attempt, numbers, len(numbers))
 
     def at_once(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """Do several things at one location."""
+        """Do ``work`` on several items at one location, side by side, and return the results in order."""
         return self._at_once(work, list(items), _STREAMS)
 
     def _at_once(self, work: Callable[[T], R], items: Collection[T], streams: int) -> list[R]:
@@ -101,7 +103,7 @@ class Locations:
             return list(pool.map(work, items))
 
     def look(self, numbers: Collection[int], traces: Sequence[str]) -> dict[int, Holding]:
-        """What they hold now; those that fail are left out, and noted."""
+        """List what locations hold now, and return it. A location that fails is noted and left out."""
         found: dict[int, Holding] = {}
 
         def look(number: int) -> None:
@@ -111,20 +113,20 @@ class Locations:
         return {number: found[number] for number in numbers if number in found}
 
     def flush(self, number: int, has: int, last: int) -> None:
-        """Write the lineage after ``has`` to a location."""
+        """Write the lineage of the epochs after ``has``, up to ``last``, to a location."""
         if has < last:
             self.replicas[number].write_lineage(self._history[has + 1 : last + 1])
 
     def ends(self) -> set[int]:
-        """The last epochs of the segments of lineage that there were when they were last looked at."""
+        """Return the last epochs of the lineage segments that the locations had when they were last listed."""
         return {epoch for replica in self.replicas for epoch in replica.ends()}
 
     def merge_lineage(self, numbers: Collection[int]) -> None:
-        """Have few segments of lineage in each."""
+        """Merge the lineage segments of these locations into fewer ones."""
         self.each(numbers, lambda number: self.replicas[number].merge_lineage(self._history, self.at_once))
 
     def remove(self, number: int, names: Iterable[tuple[str, LayerName]]) -> None:
-        """Remove (trace, layer) pairs from a location, but for those that a branch shares."""
+        """Remove (trace, layer) pairs from a location, except layers that a branch refers to."""
         replica = self.replicas[number]
         with self.removing[number]:
             shared = referred(replica.location)

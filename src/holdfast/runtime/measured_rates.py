@@ -1,12 +1,13 @@
-"""The rates of an open flow, as they are measured: how long it takes to start, to run an epoch, to fetch a layer.
+"""The measured rates of an open flow: the time to start, to run an epoch, to fetch a layer.
 
-They are for the forecast of what a crash would cost (`coordinator/forecast.py`), also by somebody who looks at the log
-from outside, or after the driver died: so they are written beside the log, in one small file that is replaced when a
-rate has changed by more than a quarter. What this process has not measured yet is what a process before it has.
+They serve the forecast of what a crash would cost (`coordinator/forecast.py`). The forecast is also made by readers of
+the log without an open flow, or after the driver died; so the rates are written beside the log, in one small file that
+is replaced when a rate has changed by more than a quarter. A rate that this process has not measured yet is taken from
+what an earlier process has written.
 
-How fast layers are fetched is seen in recoveries; before there was one, a few layers are fetched into a directory of
-their own after a round of copying, once in a process, and removed. What computing an epoch again takes is seen in
-recoveries, too; before there was one, it is an epoch and a job over nothing.
+The time to fetch layers is measured in recoveries. Before the first recovery, a few layers are fetched into a temporary
+directory after a round of copying, once in a process, and removed. The time to compute an epoch again is also measured
+in recoveries; before the first one it is estimated as an epoch plus an empty job.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.trace.name import LayerName
 
 _SOON = 120.0
-"""Seconds: a flow that is opened later than this after its process began was not what the process was started for."""
+"""Seconds. If a flow is opened later than this after its process began, the age of the process does not count as the
+time of a start."""
 
 _processes_with_flows: set[int] = set()
-"""This process, once it has opened a flow: the next one it opens does not show how long a start takes."""
+"""The id of this process once it has opened a flow: a second flow in it does not show how long a start takes."""
 
 _MOST = 16_000_000
-"""Bytes that are fetched at most to see how fast that is."""
+"""The greatest layer, in bytes, that is fetched for a measurement."""
 
 _FEW = 8
 
@@ -47,7 +49,7 @@ _Copy = tuple[int, str, LayerName, int]
 
 
 class MeasuredRates:
-    """What is known of a flow's rates."""
+    """The rates of one open flow."""
 
     def __init__(self, directory: LogDirectory, replicas: Mapping[str, Replica]) -> None:
         self._directory = directory
@@ -60,51 +62,51 @@ class MeasuredRates:
 
     @property
     def rates(self) -> Rates:
-        """What was measured, by this process or by one before it."""
+        """The rates, as measured by this process or by an earlier one."""
         return self._own.known(self._written)
 
     def opened(self, began: float, recovery: RecoveryRecord) -> None:
-        """The flow is open; it began to be so at ``began`` (`time.perf_counter`)."""
+        """Note that the flow is open; its opening began at ``began`` (`time.perf_counter`)."""
         recovered = sum(recovery.seconds.get(phase, 0.0) for phase in ("fetch", "replay", "hand"))
         age = None if os.getpid() in _processes_with_flows else process_age()
         _processes_with_flows.add(os.getpid())
-        # Opening alone says little; a process that was started for the flow knew better.
+        # The time of opening alone is less than a start takes; a process that was started for the flow measured that.
         opening = max(time.perf_counter() - began, self._written.start or 0.0)
         took = age if age is not None and age < _SOON else opening
         self._opened = max(0.0, took - recovered)
         self.recovered(recovery)
 
     def recovered(self, recovery: RecoveryRecord) -> None:
-        """A recovery is over."""
+        """Take the rates from a recovery that is over."""
         if recovery.epochs and recovery.filled is None and recovery.seconds.get("replay"):
             self._own = replace(self._own, replay=recovery.seconds["replay"] / len(recovery.epochs))
         if recovery.layers_fetched >= _FEW and recovery.seconds.get("fetch"):
             self._split(recovery.seconds["fetch"], recovery.layers_fetched, recovery.bytes_fetched)
 
     def _split(self, took: float, layers: int, size: int) -> None:
-        """Take what fetching layers took for what each of them takes, beside what its bytes do."""
+        """Set the seconds per layer from the seconds that a fetch took, without the share of its bytes."""
         byte = self.rates.byte or 0.0
         self._own = replace(self._own, layer=max(took - size * byte, 0.1 * took) / layers, byte=byte)
 
     def ran(self, latencies: Sequence[float]) -> None:
-        """An epoch is complete; ``latencies`` are the seconds of the last ones."""
+        """Note that an epoch is complete; ``latencies`` are the seconds of the last epochs."""
         if self._opened is not None:
-            # The first one finds everything cold, as it will after a crash.
+            # The first epoch runs in a cold process, as the first one after a crash will.
             self._own, self._opened = replace(self._own, start=self._opened + latencies[-1]), None
         elif latencies:
             self._own = replace(self._own, epoch=statistics.median(latencies))
 
     def jobs(self, took: float) -> None:
-        """What a job like that of an epoch takes, over nothing. Epochs that are computed again are jobs, whatever way
-        others take; until one was, that is what is known of them."""
+        """Note the seconds of an empty job with the stages of an epoch. A replay always runs as a job, even if epochs
+        run in other ways; until a replay was measured, an epoch plus an empty job is the estimate."""
         if self.rates.replay is None:
             self._own = replace(self._own, replay=took + (self.rates.epoch or 0.0))
 
     def look(
         self, locations: Sequence[Location], holdings: Mapping[int, Holding], target: Path, known: Circumstances
     ) -> None:
-        """Fetch a few layers, if that was never done, and write down the rates, and what else decides what a loss
-        costs, if they have changed. In the background; a failure changes nothing."""
+        """Fetch a few layers if that was not done yet, and write the rates and the circumstances that decide what a
+        loss costs, if they have changed. Called in the background; a failure changes nothing."""
         with suppress(HoldfastError, OSError):
             if not self._probed and self._own.layer is None:
                 self._probe(locations, holdings, target)
@@ -113,10 +115,10 @@ class MeasuredRates:
                 self._write(self.rates)
 
     def keep(self) -> None:
-        """Write down on this host what the rounds of copying have not. A failure changes nothing."""
+        """Write rates that no round of copying has written yet to the working directory. A failure changes nothing."""
         with suppress(HoldfastError, OSError):
             if self.rates.start is None and self._opened is not None:
-                # No epoch ran, now or before: of a start, opening is all that is known.
+                # No epoch ever ran: the time of opening is all that is known of a start.
                 self._own = replace(self._own, start=self._opened)
             if self._own.differs(self._written):
                 self._directory.write_rates(self._said(self.rates))
@@ -173,7 +175,7 @@ class MeasuredRates:
 
 
 def process_age() -> float | None:
-    """Seconds since this process began; None where the system does not say."""
+    """Return the seconds since this process began; None if the system does not tell."""
     try:
         with open("/proc/self/stat") as stat, open("/proc/uptime") as uptime:
             began = int(stat.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")

@@ -1,8 +1,8 @@
-"""The layers of an open flow's members: who has them, and how the driver reads and measures them.
+"""The layers of an open flow's members: which member has them, and how the driver reads and measures them.
 
-On one host there is nothing to do: all layers are in one directory. Where members have directories of their own, the
-driver has them take their layers over when it begins and when members come or go (`coordinator/partition_ownership.py`
-says who keeps what), and reads and measures their layers by tasks.
+On one host there is nothing to do: all layers are in one directory. If each member has a directory of its own, the
+driver has the members take their layers over when it begins and when members come or go
+(`coordinator/partition_ownership.py` says who owns which partition), and reads and measures their layers by tasks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from holdfast.trace.trace import Trace
 
 
 class MemberLayers:
-    """The members of an open flow, as far as they keep layers."""
+    """The layers that the members of an open flow keep."""
 
     def __init__(
         self,
@@ -40,23 +40,24 @@ class MemberLayers:
         history: History,
         without_state: bool = False,
     ) -> None:
-        """``history`` is the lineage of all complete epochs, as it grows. ``without_state``: state that the driver
-        before left is not used, only rows that code pushed."""
+        """``history``: the lineage of all complete epochs; the object grows as epochs complete. ``without_state``:
+        state that an earlier driver left is removed, except the rows that code pushed."""
         self._runner = runner
         self._compiled = compiled
         self._directory = directory
         self._history = history
         self._tasks = self._found = 0
-        """Keyed tasks, and those that found all their layers where they ran; where members have their own."""
+        """The number of keyed tasks, and of those that found all their layers on the member where they ran; counted
+        only if members have layers of their own."""
 
         self._without = frozenset(compiled.layouts) - compiled.inputs if without_state else frozenset()
-        """Traces whose layers are not taken over."""
+        """The traces whose layers are not taken over."""
 
         self.known_branches: Collection[str] | None = None
-        """The branches that there are, for members to remove what is left of others, once; None: it is not known."""
+        """The names of existing branches: members remove directories of other branches, once. None: not known."""
 
         self.set_aside = True
-        """Whether damaged layers may have been set aside."""
+        """Whether layers may have been set aside as damaged."""
 
         if runner.scattered:
             runner.refresh()
@@ -66,7 +67,7 @@ class MemberLayers:
             _remove_traces(compiled.directory, self._without)
 
     def take(self) -> None:
-        """Have the layers of all members for this driver, without those of other histories."""
+        """Have all members take their layers over for this driver, and remove those of other histories."""
         if self._runner.scattered:
             directory, history, without = self._compiled.directory, self._history.copy(), self._without
             known = self.known_branches
@@ -76,19 +77,19 @@ class MemberLayers:
             self._directory.write_members(sorted(set(self._runner.owners())))
 
     def ran(self, reports: Sequence[TaskReport]) -> tuple[tuple[int, str], ...]:
-        """Take note of the keyed tasks of an epoch: the partition of each, and the member on which it ran, where
-        members have their own layers."""
+        """Count the keyed tasks of an epoch. Return the partition of each, and the member on which it ran, if members
+        have layers of their own."""
         keyed = [report for report in reports if report.stage and report.member]
         self._tasks += len(keyed)
         self._found += sum(report.fetched == 0 for report in keyed)
         return tuple((report.partition, report.member) for report in keyed)
 
     def readable(self, kept: ViewLog) -> ViewLog:
-        """A log as the driver can read it."""
+        """Return a log in the form in which the driver can read it."""
         return ScatteredViewLog.of(kept, self._runner) if self._runner.scattered else kept
 
     def local(self, *, rows: bool) -> dict[str, Local]:
-        """What local layers there are. Members that cannot be reached just now have none."""
+        """Return, for each trace, its local layers, their bytes and rows; empty if a member cannot be reached now."""
         directory, traces = self._compiled.directory, list(self._compiled.layouts)
         with suppress(MemberUnreachable):
             return together(
@@ -97,7 +98,8 @@ class MemberLayers:
         return {}
 
     def is_empty(self, chain: Chain) -> bool:
-        """Whether no trace has any row as of the last epoch. The smallest are looked at first: one row is enough."""
+        """Whether no trace has a row as of the last epoch. The smallest traces are read first: one row is enough to
+        know."""
         directory = self._compiled.directory
         sizes = self.local(rows=False)
         layouts = sorted(self._compiled.layouts.items(), key=lambda each: sizes.get(each[0], (0, 0, 0))[1])
@@ -106,7 +108,7 @@ class MemberLayers:
         return False
 
     def status(self) -> PlacementStatus | None:
-        """Who keeps what; None where all is kept in one place."""
+        """Return which member owns which partitions; None if all layers are in one directory."""
         if not self._runner.scattered:
             return None
         members: dict[str, list[int]] = {}
@@ -116,14 +118,14 @@ class MemberLayers:
 
 
 def remove_all_stale(directory: Path, history: History) -> None:
-    """Remove the local layers, on this host, that are not of the history."""
+    """Remove the layers on this host that are not of the history."""
     own = host_path(directory)
     if own.is_dir():
         remove_stale([path for path in own.iterdir() if path.is_dir()], history)
 
 
 def _take(directory: Path, history: History, without: frozenset[str], known: Collection[str] | None) -> bool:
-    """On a member; whether layers were set aside there."""
+    """On a member: take its layers over. Return whether layers are set aside there."""
     take(directory, known)
     remove_all_stale(directory, history)
     _remove_traces(directory, without)
@@ -136,7 +138,7 @@ def _is_empty(directory: Path, layouts: Sequence[tuple[str, Layout]], chain: Cha
         traces = (Trace.open(own / trace, layout, 0, ALL, chain.end, chain) for trace, layout in layouts)
         return all(trace.scan().rows == 0 for trace in traces)
     except (EpochUnavailable, LogDamaged):
-        return False  # members have parts: then nothing is acknowledged
+        return False  # a member has a part of the key hashes only: then nothing is acknowledged
 
 
 def _remove_traces(directory: Path, traces: Collection[str]) -> None:

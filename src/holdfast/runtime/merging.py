@@ -1,7 +1,7 @@
 """Maintenance: merging local layers in the background, in tasks of low weight.
 
-While a pass is at work, further requests wait for one pass after it: under load maintenance falls behind, traces have
-more layers, and epochs do not wait.
+While a pass runs, all further requests wait for one pass after it. Under load maintenance falls behind: traces have
+more layers, but epochs do not wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOG = logger("holdfast.maintenance")
 
 @dataclass(frozen=True)
 class Upkeep:
-    """A trace to keep in shape, in one partition."""
+    """A trace whose layers are to be merged, in one partition."""
 
     directory: str
     layout: Layout
@@ -43,7 +43,7 @@ class Upkeep:
     """Every epoch from this one on must stay readable."""
 
     pins: tuple[Pin, ...] = ()
-    """What readers hold."""
+    """The epochs that readers hold; layers that they need stay."""
 
 
 @dataclass(frozen=True)
@@ -53,27 +53,29 @@ class MergeRequest:
     directory: Path
     layout: Layout
     since: int
+    """Epochs up to this one may be collapsed."""
+
     floor: int = -1
-    """What readers hold before this epoch they hold no more."""
+    """Pins of readers on epochs before this one do not count any more."""
 
 
 class Merging:
     """Runs upkeep in the background."""
 
     tolerated = 8
-    """Fewer layers than this are left alone: merging eight at once moves a row less often than merging two."""
+    """Traces with fewer layers are not merged: merging eight layers at once moves a row less often than merging two."""
 
     def __init__(self, runner: Runner, state: Callable[[], tuple[Chain, int]]) -> None:
-        """``state`` gives the chain, and the epoch from which on all must stay readable."""
+        """``state`` gives the chain of digests, and the epoch from which on every epoch must stay readable."""
         self._runner = runner
         self._state = state
         self._wanted: list[MergeRequest] = []
         self._background = Background(runner, "holdfast-maintenance", self._run, 0.0)
         self.failure: str | None = None
-        """Why the last pass failed, if it did."""
+        """Why the last pass failed; None if it succeeded."""
 
         self._said: str | None = None
-        """The failure that was logged last, until a pass succeeds."""
+        """The failure that was logged last; None again once a pass succeeds."""
 
         self.damaged: list[LogDamaged] = []
         """Layers that a pass found damaged, for the engine to repair."""
@@ -85,12 +87,12 @@ class Merging:
         return self._background.busy
 
     def request(self, wanted: Sequence[MergeRequest]) -> None:
-        """Keep these traces in shape, soon."""
+        """Ask for these traces to be merged, soon. A request replaces one that no pass has taken yet."""
         self._wanted = list(wanted)
         self._background.request()
 
     def upkeep(self) -> None:
-        """One pass in this thread, for those who drive without threads."""
+        """Make one pass in this thread, if one was requested; for a runner without threads."""
         self._background.now()
 
     def _run(self) -> None:
@@ -100,14 +102,14 @@ class Merging:
         items = [
             Upkeep(str(one.directory), one.layout, low, high, one.since, chain, live_after, pins)
             for one in wanted
-            # After the chain: who reads from now on knows all that is merged here.
+            # Pins are read after the chain: a reader that begins later can use every layer that is made here.
             for pins in (held(str(one.directory), one.floor),)
             for low, high in ranges
         ]
         try:
             results = self._runner.tasks("merging layers", keep_all, items, Beside.MERGING, _low)
         except Exception as error:
-            # Nothing is lost: epochs go on over more layers, and the next request tries again.
+            # No data is lost: epochs go on with more layers, and the next request tries again.
             self._failed(error)
             return
         self.failure = None
@@ -124,7 +126,7 @@ class Merging:
     def _failed(self, error: Exception) -> None:
         self.failure = f"{type(error).__name__}: {error}".split("\n", 1)[0]
         if self.failure == self._said:
-            return  # it goes on failing: one line is enough
+            return  # the same failure again is logged only once
         self._said = self.failure
         _LOG.warning("maintenance failed, and will be tried again: %s", self.failure, extra={"error": self.failure})
 
@@ -132,7 +134,7 @@ class Merging:
         self._background.close()
 
     def resume(self) -> None:
-        """Go on after `close`."""
+        """Start merging again after `close`."""
         self._background.resume()
 
 
@@ -141,7 +143,8 @@ def _low(item: Upkeep) -> int:
 
 
 def keep_all(items: Sequence[Upkeep]) -> list[int | HoldfastError]:
-    """In a task: keep these in shape, one after the other, with the time that everything else leaves."""
+    """In a task: merge the layers of these items, one after the other, in the processor's spare time. Return, for each
+    item, how many merges were made, or its error."""
     results: list[int | HoldfastError] = []
     for item in items:
         failpoints.reach("merge")
@@ -152,7 +155,7 @@ def keep_all(items: Sequence[Upkeep]) -> list[int | HoldfastError]:
         except HoldfastError as error:
             results.append(error)
         except FileNotFoundError:
-            results.append(0)  # removed beside us, again and again: the next pass will find it in shape
+            results.append(0)  # another task removes these layers at the same time: leave the trace to it
     return results
 
 

@@ -1,4 +1,4 @@
-"""The parts of an open flow, for those that carry out what its state decides."""
+"""The parts of an open flow, for the modules that carry out what its state decides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.task.view_log import ViewLog
 
 @dataclass(frozen=True)
 class OpenFlow:
-    """What an open flow consists of."""
+    """The parts of an open flow."""
 
     compiled: CompiledFlow
     guard: GuardedState
@@ -34,12 +34,12 @@ class OpenFlow:
     durability: Replication
     layers: MemberLayers
     pushed: HeldInput
-    """Rows that are in no source, held until they are safe."""
+    """Pushed rows, which are in no source, held by the driver until they are safe."""
 
     @property
     def state(self) -> FlowState:
         return self.guard.state
 
     def log_of(self, name: str) -> ViewLog:
-        """The log of a view, or of a source whose rows are kept, as this process can read it."""
+        """Return the log of a view, or of a source whose rows are kept, in a form that this process can read."""
         return self.layers.readable(self.compiled.kept(name, self.state.epochs.chain()))

@@ -1,8 +1,8 @@
-"""Taking a log over: which of its locations can be used, whether they are enough, and the claim that tells a driver
-before this one to stop.
+"""Opening a log: which of its locations can be used, whether they are enough, and the claim that tells an earlier
+driver to stop.
 
-Of the locations on the log's roster (`coordinator/roster.py`) so many must be reachable, and be what they were, that
-all that was ever safe is in them. If fewer are, the flow does not begin, unless the user accepts the loss.
+Enough of the locations on the log's roster (`coordinator/roster.py`) must be reachable and whole that every epoch that
+was ever safe is in one of them. If fewer are, the flow does not begin, unless the user accepts the loss.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _LOG = logger("holdfast.recovery")
 
 
 class Opening:
-    """The locations of a log, while it is opened. ``replicas``: those that can be used, by address."""
+    """The locations of a log while it is opened. ``replicas``: the locations that can be used, by URI."""
 
     def __init__(self, declared: Declaration, told: ConnectorProgress, recovery: RecoveryRecord, threads: bool) -> None:
         self._declared = declared
         self._told = told
         self._goes_on = False
-        """Whether this process drove the log last, and nobody since: then it knows all that was ever safe."""
+        """Whether this process was the last driver of the log: then it knows every epoch that was ever safe."""
 
         self._recovery = recovery
         self._threads = threads
         self.replicas: dict[str, Replica] = {}
         self._roster: Roster | None = None
         self._accepted = False
-        """Whether too few locations are there, and the user wants to begin all the same."""
+        """Whether too few locations are there and the user accepted the loss."""
 
         if declared.settings.durable:
             self._open()
@@ -64,10 +64,11 @@ class Opening:
         self._tell_apart()
         self._roster = max((roster for roster in rosters if roster), key=lambda roster: roster.version, default=None)
         if self._roster is not None and not self._roster.locations:
-            self._roster = None  # whoever began this log did not come to its first epoch
+            self._roster = None  # the driver that created this log did not reach its first epoch
 
     def _each(self, work: Callable[[Replica], T]) -> list[T]:
-        """Do something at each location at once. One that refuses is done without from now on."""
+        """Do ``work`` at all locations side by side and return the results. A location that raises `StoreError` is not
+        used from then on."""
 
         def attempt(replica: Replica) -> T | StoreError:
             try:
@@ -91,7 +92,8 @@ class Opening:
         return done
 
     def _tell_apart(self) -> None:
-        """Two locations with one identity are one place that is spelled in two ways, or a copy of a directory."""
+        """Handle two locations with the same identity: raise `DeclarationError` if they are the same directory under
+        two URIs; if one is a copy of the other, make it a new location."""
         seen: dict[str, Replica] = {}
         for replica in self.replicas.values():
             other = seen.setdefault(replica.identity, replica) if replica.identity else replica
@@ -103,15 +105,15 @@ class Opening:
                     "place; a copy must be in another place, on another disk",
                     flow=self._declared.name,
                 )
-            replica.identity = ""  # a copy of the other: it becomes a location of its own
+            replica.identity = ""  # a copy of the other directory: it becomes a new location
 
     def _check_enough(self, unread: Mapping[str, str] | None = None) -> None:
-        """Raise unless enough locations are reachable and whole. ``unread``: those that can be reached, but did not
-        give all that they should have, and why."""
+        """Raise `TooFewLocations` unless enough locations are reachable and whole, or the loss is accepted. ``unread``:
+        URI → the reason, of locations that answer but could not be read completely."""
         recovery, settings, unread = self._recovery, self._declared.settings, unread or {}
         here = {replica.identity for uri, replica in self.replicas.items() if uri not in unread}
         if self._roster is None:
-            # A log of a version before, or a new one: the locations that were given are those that it has.
+            # A log of an earlier version of Holdfast, or a new log: its locations are those that were declared.
             count, found = len(self._declared.locations), len(self.replicas.keys() - unread.keys())
             least, needed = settings.min_replicas, count - settings.min_replicas + 1
             missing = [f"{uri} cannot be reached ({why})" for uri, why in recovery.unreachable.items()]
@@ -146,8 +148,8 @@ class Opening:
         self._accepted = True
 
     def _nobody_since(self) -> bool:
-        """Whether the engine before this one, in this process, was the last to claim the log. Whoever claimed it since
-        did so at so many locations that any min_replicas of them tell."""
+        """Whether the last claim on the log is that of the previous engine in this process. A driver that claimed the
+        log since did so at so many locations that any ``min_replicas`` of them include one with its claim."""
         if self._told.claim is not None and not self._goes_on:
             claims = [claim for some in self._each(Replica.claims) for claim in some]
             self._goes_on = max(claims, default=None) == self._told.claim
@@ -163,8 +165,9 @@ class Opening:
         return f"{uri} is not among the locations that were given"
 
     def claim(self, drawn: int) -> Claim:
-        """Claim the log, before its history is read: a driver before this one that still runs will notice. Locations
-        that refuse are done without. ``drawn`` tells two drivers apart that claim at once."""
+        """Claim the log, before its history is read, and return the claim. An earlier driver that still runs will see
+        it and stop. Locations that raise are not used from then on. ``drawn``: a random number that tells apart two
+        drivers that claim at the same time."""
         terms = [claim.term for claims in self._each(Replica.claims) for claim in claims]
         claim = Claim(max(terms, default=0) + 1, f"{drawn:016x}")
         self._each(lambda replica: replica.claim(claim, this_driver()))
@@ -175,8 +178,8 @@ class Opening:
         return claim
 
     def check_found(self, history: History) -> None:
-        """The history was found: see that what could not be read cannot have made it longer, and that a branch begins
-        with its parent's."""
+        """Check the history that was found. Raise if lineage that could not be read may hold later safe epochs, or if a
+        branch does not begin with the epochs of its parent."""
         before = self._told.history
         if self._goes_on and len(before) and history.digest(before.last) != before[-1].digest:
             self._goes_on = False
@@ -189,15 +192,15 @@ class Opening:
                 unread.setdefault(uri, f"has a damaged lineage of {_epochs(max(first, history.last + 1), last)}")
         if unread:
             self._check_enough(unread)
-        # To begin anew would be to forget what a location may have that does not answer.
+        # No history was found, but a location that does not answer may have one: do not begin a new log.
         if not history and not self._goes_on and self._recovery.unreachable and not self._declared.settings.accept_loss:
             raise StoreError(next(iter(self._recovery.unreachable.values())))
         if (branch := self._declared.branch) is not None:
             _check_root(branch, history)
 
     def enrol(self, claim: Claim, last: int) -> Enrolment:
-        """Have every location that can be used know which one it is; the roster that is in force from now on. ``last``:
-        the last epoch of the history."""
+        """Give each usable location without an identity a new one, and return the enrolment with the roster in force.
+        ``last``: the last epoch of the history."""
         settings = self._declared.settings
         roster = self._roster or Roster((claim.term, 0), settings.min_replicas, {})
         if self.replicas:
@@ -215,7 +218,8 @@ class Opening:
         )
 
     def _found_anew(self, before: Roster, claim: Claim) -> Roster:
-        """A roster of the locations that are there: those of the one before if there are any, else all."""
+        """Write and return a new roster: the usable locations that were on the roster ``before``; all usable ones if
+        none was."""
         mine = {replica.identity: uri for uri, replica in self.replicas.items()}
         locations = {each: uri for each, uri in mine.items() if each in before.locations} or mine
         least = min(self._declared.settings.min_replicas, max(1, len(locations)))
@@ -236,9 +240,9 @@ def _identify(replica: Replica, roster: Roster) -> None:
 
 
 def _check_root(branch: BranchRecord, history: History) -> None:
-    """Raise unless a branch has the epochs that it shares with its parent."""
+    """Raise `LogDamaged` unless a branch's log has the epochs that it shares with its parent."""
     found = history.digest(branch.root)
-    if history.last >= branch.root and found in (None, branch.digest):  # None: it was folded
+    if history.last >= branch.root and found in (None, branch.digest):  # None: the root was folded
         return
     has = "none of them" if not history else f"other epochs, up to {history.last}"
     raise LogDamaged(
@@ -251,12 +255,12 @@ def _check_root(branch: BranchRecord, history: History) -> None:
 
 
 def this_driver() -> dict[str, Any]:
-    """What a claim says of this process."""
+    """Return what a claim says of this process."""
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
 
 
 def _is_same(one: Location, other: Location) -> bool:
-    """Whether what is written to one location is found in the other."""
+    """Whether a file that is written to one location is found in the other."""
     probe = f".same-{secrets.token_hex(8)}.tmp"
     one.write(probe, b"holdfast")
     try:
@@ -269,7 +273,7 @@ def _is_same(one: Location, other: Location) -> bool:
 
 
 def say(recovery: RecoveryRecord) -> None:
-    """Log what a recovery found to be lost, damaged, out of reach, or read otherwise."""
+    """Log what a recovery found lost, damaged or unreachable, and the views that are planned differently now."""
     for what in recovery.lost:
         _LOG.warning("lost: %s", what, extra={"lost": what})
     for view in recovery.otherwise:

@@ -1,4 +1,4 @@
-"""What the reports of an epoch's tasks add up to."""
+"""Sums over the reports of an epoch's tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.task.stage import TaskReport
 
 
 def answers_of(reports: Sequence[TaskReport]) -> dict[str, dict[str, str]]:
-    """What outside functions answered, by operator; no two tasks asked the same."""
+    """Return the answers of outside functions, by operator. No two tasks asked the same question."""
     found: dict[str, dict[str, str]] = {}
     for report in reports:
         for operator, answers in report.answers.items():
@@ -22,29 +22,29 @@ def answers_of(reports: Sequence[TaskReport]) -> dict[str, dict[str, str]]:
 
 
 def delivered(outcome: Outcome, operator_id: str) -> pa.Table:
-    """What the tasks delivered of one log's change."""
+    """Return the change of one log, from the parts that the tasks delivered."""
     return pa.concat_tables(
         [decode(report.outputs[operator_id]) for report in outcome.reports if operator_id in report.outputs]
     )
 
 
 def due_of(outcome: Outcome) -> int | None:
-    """At what clock something happens although nothing arrives; None: never."""
+    """Return the clock, in microseconds, from which rows come or go even if no input arrives; None: never."""
     return min((report.due for report in outcome.reports if report.due is not None), default=None)
 
 
 def written_by(outcome: Outcome) -> int:
-    """The bytes of the layers that were written."""
+    """Return the bytes of the layers that were written."""
     return sum(size for report in outcome.reports for layers in report.written.values() for _, size in layers)
 
 
 def crowded(outcome: Outcome, tolerated: int) -> set[str]:
-    """The traces that have so many layers, or more."""
+    """Return the traces that have ``tolerated`` layers or more."""
     return {trace for report in outcome.reports for trace, count in report.layers.items() if count >= tolerated}
 
 
 def rounds_of(outcome: Outcome) -> dict[str, int]:
-    """View → the most rounds that a loop of it ran."""
+    """Return, for each view with loops, the greatest number of rounds that one of them ran."""
     found: dict[str, int] = {}
     for report in outcome.reports:
         for view, rounds in report.rounds.items():
@@ -60,7 +60,8 @@ def result_of(
     waited: float = 0.0,
     approximate: Approximation | None = None,
 ) -> Epoch:
-    """What an epoch did; ``logs``: view → its log."""
+    """Return the result of an epoch. ``logs``: view → its log; ``seconds``: its latency; ``waited``: the seconds of
+    back-pressure."""
     changed = {view: sum(report.rows.get(log, 0) for report in outcome.reports) for view, log in logs.items()}
     slowest: dict[int, TaskReport] = {}
     for report in outcome.reports:

@@ -1,9 +1,9 @@
-"""Partitions that change hands on purpose: another number of them (``flow.rescale``), or a member that is to leave
+"""Partitions that change owners on purpose: when their number changes (``flow.rescale``), or a member is to leave
 (``flow.drain``, and Spark's own decommissioning).
 
-First, beside epochs, the members that will keep a range of key hashes fetch what copies have of it (`bring_ahead`).
-Then, between two epochs, the switch: what no copy has is handed over by the member that keeps it. Nothing is computed
-again, and only ranges that change hands move. Who keeps what is decided in `coordinator/partition_ownership.py`.
+First, beside epochs, the new owners of ranges of key hashes fetch the copies of these ranges (`bring_ahead`). Then,
+between two epochs, the owners change: layers that no copy has are handed over by the old owner. Nothing is computed
+again, and only ranges that change owners move. `coordinator/partition_ownership.py` decides who owns what.
 
 Cost: the bytes of the ranges that move.
 """
@@ -36,16 +36,17 @@ class PartitionMoves:
 
     @property
     def between_members(self) -> bool:
-        """Whether what a partition keeps lies on its member, and moves with it."""
+        """Whether the layers of a partition lie on its owner, so that they move when the owner changes."""
         return self._runner.scattered
 
     def keeps_layers(self, member: str) -> bool:
-        """Whether a member is there and has layers of its own, which others may need."""
+        """Whether a member is there, is not leaving, and keeps layers that other members may need."""
         ownership = self._flow.state.ownership
         return ownership is not None and member in ownership.asked and member not in ownership.leaving
 
     def heirs(self, member: str) -> tuple[str, ...]:
-        """Who would keep the partitions if a member left. Raises if nobody can inherit what it keeps."""
+        """Return the owners of the partitions if a member left. Raise `UnknownName` if there is no such member,
+        `DeclarationError` if no other member can inherit its partitions."""
         ownership = self._flow.state.ownership
         name = self._flow.compiled.declared.name
         if ownership is None:
@@ -69,9 +70,9 @@ class PartitionMoves:
         )
 
     def bring_ahead(self, owners: Sequence[str]) -> int:
-        """Have members fetch what copies have of the ranges of key hashes that they will keep, and do not keep now:
-        ``owners`` will keep the partitions, of which there may be another number then. How many layers they fetched.
-        Beside epochs, from any thread; what it does not bring comes with the switch."""
+        """Have members fetch copies of the ranges of key hashes that they will own and do not own now. ``owners``: the
+        future owner of each partition; their number may differ from the present one. Return how many layers were
+        fetched. Any thread may call it while epochs run; the rest is brought when the owners change."""
         history, declared = self._flow.state.history, self._flow.compiled.declared
         last, owned = history.last, self._runner.owners()
         if not declared.settings.durable or last < 0 or not self._runner.scattered:
@@ -99,21 +100,21 @@ class PartitionMoves:
         return 0
 
     def owners_of(self, partitions: int) -> tuple[str, ...]:
-        """Who would keep the partitions if there were so many; nobody if all layers are in one place."""
+        """Return the owners for another number of partitions; empty if all layers are in one directory."""
         ownership = self._flow.state.ownership
         return () if ownership is None else assign(partitions, ownership.able)
 
     def moved(self, ahead: int) -> None:
-        """Partitions have changed hands on purpose, for which members had fetched so many layers ahead. What others
-        keep now is removed where it was."""
+        """Finish a change of owners: members remove layers of partitions that they do not own any more. ``ahead``: how
+        many layers were fetched by `bring_ahead`."""
         self._recoverer.recovery.layers_ahead = ahead
         if self._runner.scattered:
             self._recoverer.remove_others()
         self._flow.durability.request()
 
     def leave(self, member: str, ahead: int) -> None:
-        """Have others keep what a member keeps: what copies do not have, the member itself hands over. ``ahead``: so
-        many layers were fetched for it before. Between two epochs."""
+        """Give a member's partitions to other members, between two epochs: layers that no copy has, the member itself
+        hands over. ``ahead``: how many layers were fetched by `bring_ahead`."""
         for instruction in self._flow.guard.tell(events.MemberLeaves(member)):
             assert isinstance(instruction, instructions.BringOver)
             self._recoverer.rebalance()
@@ -123,5 +124,5 @@ class PartitionMoves:
 
 
 def _kept(owners: Sequence[str]) -> Kept:
-    """The ranges of key hashes that members keep, which have these partitions."""
+    """Return the ranges of key hashes of these partitions, each with its owner."""
     return [(*partition_range(each, len(owners)), owner) for each, owner in enumerate(owners)]

@@ -1,8 +1,8 @@
-"""What can be made of a flow before its log is touched: the dataflow, compiled, and a job that has run.
+"""A flow that is prepared before its log is touched: its dataflow is compiled, and its job has run once.
 
-A driver that stands by keeps one, so that all it has left to do when it takes over is to open the log. The first jobs
-of a Spark session are slow: its classes are loaded and compiled, Python workers are forked and import what they need,
-and queries are planned. So an epoch is run over nothing, reading nothing and writing nothing, until it is fast.
+A standby driver keeps a prepared flow, so that it only has to open the log when it takes over. The first jobs of a
+Spark session are slow: classes are loaded and compiled, Python workers are forked and import their modules, and queries
+are planned. So an empty epoch, which reads and writes nothing, is run until it is fast.
 """
 
 from __future__ import annotations
@@ -20,41 +20,42 @@ from holdfast.trace.cover import Chain
 
 _RUNS = 8
 _GAIN = 0.9
-"""It is fast when a run takes more than this part of the one before …"""
+"""Runs end when one takes more than this part of the time of the run before it, because it gains no more."""
 
 _LEAST = 3
-"""… but after so many runs at the earliest."""
+"""The least number of runs before the check of `_GAIN`."""
 
 
 class PreparedFlow:
-    """A flow that needs but its log."""
+    """A compiled flow with its job, ready to open its log."""
 
     def __init__(self, declared: Declaration, runner: Runner) -> None:
-        """``views`` are the declared ones, typed."""
+        """Compile the declared views and make their job."""
         self.declared = declared
         self.runner = runner
         self.state = CompiledFlow(declared, declared.local / "traces")
         self.job = runner.job(self.state.flow, self.state.program)
         self._warm = False
         self.follower: Follower | None = None
-        """Runs the epochs of the driver that leads, while this one stands by; None if it does not."""
+        """Runs the leader's epochs while this driver stands by; None if this driver does not follow."""
 
     def over(self, runner: Runner) -> PreparedFlow:
-        """The same flow for another runner, which has another number of partitions: nothing is compiled or planned
-        anew, and what is warm stays so."""
+        """Return the same flow for another runner, with another number of partitions. Nothing is compiled or planned
+        again, and the job stays warm."""
         other = copy(self)
         other.runner, other.follower = runner, None
         other.job = runner.job(self.state.flow, self.state.program, self.job)
         return other
 
     def following(self) -> Follower | None:
-        """What follows the leader, if the strategy wants that; members that keep their own layers cannot."""
+        """Make and return a `Follower` if the strategy asks for one; None otherwise, and if members keep layers of
+        their own, since they cannot follow."""
         if self.declared.settings.strategy.follows and not self.runner.scattered:
             self.follower = Follower(self.state, self.runner, self.job)
         return self.follower
 
     def warm_up(self) -> None:
-        """Have everything run that an epoch runs, until that is fast."""
+        """Run empty epochs until they are fast; only the first call does."""
         if self._warm:
             return
         before = float("inf")
@@ -66,8 +67,8 @@ class PreparedFlow:
         self._warm = True
 
     def run_empty(self) -> float:
-        """Run an epoch over nothing; the seconds it took. Every now and then it keeps Spark's Python workers: those
-        that have nothing to do for a minute are ended."""
+        """Run an empty epoch and return its seconds. Called now and then, it also keeps Spark's Python workers alive:
+        Spark ends workers that are idle for a minute."""
         started = time.perf_counter()
         deliver = frozenset(self.state.flow.views[view] for view, _ in self.declared.sinks)
         nowhere = str(self.declared.local / "traces" / ".nowhere")
@@ -80,7 +81,7 @@ class PreparedFlow:
 
 
 def _nothing(items: list[int]) -> list[int]:
-    """Import in a worker what background work needs there."""
+    """Import in a worker the modules that background work needs there."""
     from holdfast.runtime import merging, replication
 
     return [len(items)] if merging and replication else []

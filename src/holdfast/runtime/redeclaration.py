@@ -1,7 +1,7 @@
-"""Declaring again: a notebook cell that is run twice.
+"""Declaring a flow or a sink again, as a notebook cell does that is run twice.
 
-Within one process a flow that is opened on a log takes it over from the handle that had it open before; and a sink that
-is declared once more for its view takes the place of the one before, or changes nothing.
+Within one process, a flow that is opened on a log closes an earlier `Flow` object that has the log open. A sink that is
+declared again for its view replaces the earlier one, or changes nothing if it is the same.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _LOG = logger("holdfast.flow")
 
 _lock = threading.Lock()
 _open: dict[str, Flow] = {}
-"""Working directory → the flow that has it open in this process. One that nobody else holds any more has its lock and
-its threads still: so it is held here until it is closed."""
+"""Working directory → the flow that has it open in this process. A flow to which the user has no reference any more
+still has its lock and threads, so this reference is kept until it is closed."""
 
 
 def opening(flow: Flow, local: Path, told: ConnectorProgress) -> None:
-    """A flow is about to open its log: the one of this process that has it is closed, after the epoch at hand. What its
-    sinks were given, those of the new one need not be given again."""
+    """Prepare for a flow to open its log: close an earlier flow of this process that has it open, after its current
+    epoch. Epochs that its sinks were given are noted in ``told``, so that the same sinks do not get them again."""
     key = os.path.realpath(local)
     with _lock:
         before = _open.get(key)
@@ -63,20 +63,21 @@ def opening(flow: Flow, local: Path, told: ConnectorProgress) -> None:
 
 
 def opened(flow: Flow, local: Path) -> None:
-    """A flow has opened its log."""
+    """Note that a flow has opened its log."""
     with _lock:
         _open[os.path.realpath(local)] = flow
 
 
 def closed(flow: Flow, local: Path) -> None:
-    """A flow has let go of its log."""
+    """Note that a flow has closed its log."""
     with _lock:
         if _open.get(os.path.realpath(local)) is flow:
             del _open[os.path.realpath(local)]
 
 
 def mark_of(sink: Sink) -> object:
-    """What makes two sinks of a view the same one: where they write, or the function's name. Others are themselves."""
+    """Return a value that is equal for two declarations of the same sink: where it writes, or the function's name. A
+    sink with neither equals only itself."""
     if (target := sink.target()) is not None:
         return type(sink), target
     if isinstance(sink, Foreach):
@@ -89,7 +90,8 @@ def mark_of(sink: Sink) -> object:
 
 
 def same_again(sinks: Sequence[tuple[str, Sink]], view: str, sink: Sink) -> tuple[int, bool] | None:
-    """Whether a view has this sink already: its place among them, and whether it means the same; None if not."""
+    """Return the index of the sink that ``sink`` declares again for a view, and whether it is unchanged; None if the
+    view does not have this sink."""
     for place, (other, known) in enumerate(sinks):
         if other == view and mark_of(known) == mark_of(sink):
             return place, known is sink or _meaning(sink) == _meaning(known)
@@ -103,5 +105,5 @@ def _meaning(sink: Sink) -> object:
         return None
     try:
         return meaning(sink.function)
-    except Exception:  # something callable that has no code to look at
+    except Exception:  # a callable without Python code to compare
         return id(sink.function)

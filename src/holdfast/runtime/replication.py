@@ -1,10 +1,10 @@
-"""Durability, off the critical path: each layer climbs from memory to disk to the log locations, in the background.
+"""Replication, off the critical path: background rounds bring each layer from memory to disk and to the log locations.
 
-What a round at a location has to do, and how far epochs are safe after it, is decided by the flow's state
-(`coordinator/copy_rounds.py`); its instructions are carried out (`runtime/round_work.py`), and what came of them is
-told to the state. Each location has rounds of its own, side by side with those
-of the others (`runtime/replication_lanes.py`); local layers are synced in a lane of their own. Epochs never wait for a
-round; while one is slow, epochs pile up, and the next round takes them all at once.
+The flow's state (`coordinator/copy_rounds.py`) decides what a round at a location has to do, and how far epochs are
+safe after it. Its instructions are carried out by `runtime/round_work.py`, and the results are told to the state. Each
+location has rounds of its own, side by side with those of the other locations (`runtime/replication_lanes.py`); local
+layers are synced in a separate lane. Epochs never wait for a round: while a round is slow, epochs pile up, and the next
+round copies them all at once.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Replication:
         claimed_by: Mapping[str, object],
         describe: Callable[[Replica], None],
     ) -> None:
-        """``layouts``: those of the live traces; ``directory`` holds the local traces. ``claimed_by``: what the claim
-        says of this driver. ``describe`` has a location say what the flow keeps."""
+        """``layouts``: the layouts of the live traces. ``directory`` holds the local traces. ``claimed_by``: what the
+        claim says of this driver. ``describe`` writes the description of the flow's state to a location."""
         self._runner = runner
         self._guard = guard
         self._state = guard.state
@@ -82,24 +82,24 @@ class Replication:
         self.disk = LocalSync(runner, list(layouts), directory)
         self.rounds = 0
         self._rests = False
-        """Whether nothing is done in the background."""
+        """Whether `rest` was called: background rounds have ended."""
 
         self._one_round = threading.Lock()
-        """Held during a round that is not one of the background."""
+        """Held during a round that a caller makes after the background rounds have ended."""
 
     @property
     def removing(self) -> Sequence[threading.Lock]:
-        """Of each location: held while layers are removed from it."""
+        """For each location, a lock that is held while layers are removed from it."""
         return self._places.removing
 
     @property
     def state(self) -> FlowState:
-        """What is known of all locations."""
+        """The flow's state, which knows what each location holds."""
         return self._state
 
     @property
     def is_durable(self) -> bool:
-        """Whether anything is copied at all."""
+        """Whether the strategy copies anything to locations."""
         return self._state.settings.durable
 
     @property
@@ -109,12 +109,12 @@ class Replication:
 
     @property
     def cleared(self) -> int:
-        """Up to here input may be released."""
+        """The last epoch whose input may be released."""
         return self._state.copies.cleared
 
     @property
     def holdings(self) -> dict[int, Holding]:
-        """Location → what it held when it was last looked at."""
+        """Location → what it held when it was last listed."""
         return self._state.copies.holdings
 
     @property
@@ -129,35 +129,36 @@ class Replication:
 
     @property
     def busy(self) -> bool:
-        """Whether a round is at work."""
+        """Whether a round is running."""
         return self._background.busy
 
     @property
     def failure(self) -> str | None:
-        """Why a round failed last, other than because of its location."""
+        """Why a round failed last, for another reason than its location; None if none did."""
         return next(iter(list(self._work.failures.values())), None)
 
     def keep_absent(self, layouts: Mapping[str, Layout], traces: frozenset[str], whole: Mapping[str, int]) -> None:
-        """Inputs are not declared now, and may be again: have their logs kept, and made durable as far as they are
-        ``whole`` here."""
+        """Keep the logs of inputs that are not declared now but may be declared again. A log that is ``whole`` in the
+        working directory (trace → last epoch) is also made durable."""
         self._work.add_layouts(layouts)
         self._guard.tell(events.InputsAbsent(traces, whole))
 
-    # -- what the engine says and asks --------------------------------------------------------------------------------
+    # -- requests of the engine ---------------------------------------------------------------------------------------
 
     def request(self) -> None:
-        """Have a round made, if there is anything to make safe now."""
+        """Ask for a round at each location, if there is anything to copy."""
         if self.is_durable and self._state.copies.has_work:
             self._background.request()
 
     def hurry(self) -> None:
-        """Have a round made at once: something waits for it."""
+        """Ask for a round at once, because a caller waits for the last epoch to become safe."""
         self._guard.tell(events.SafetyWanted(self._state.history.last))
         if self.is_durable and self.safe < self._state.history.last:
             self._background.hurry()
 
     def wait_for_room(self, stopping: Callable[[], bool], waiting: Callable[[], None]) -> float:
-        """Wait while more is unsafe than the bound allows (back-pressure). The seconds it took."""
+        """Wait while more is unsafe than `max_unsafe` allows (back-pressure), and return the seconds. ``waiting`` is
+        called once if there is a wait. Raise `Fenced` if another driver has taken over."""
         started = time.perf_counter()
         told = False
         while not self._state.copies.has_room and not stopping():
@@ -170,7 +171,8 @@ class Replication:
         return time.perf_counter() - started if told else 0.0
 
     def wait(self, epoch: int, timeout: float | None = None, stopping: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until ``epoch`` is safe; False if it was not within ``timeout`` seconds, or before ``stopping``."""
+        """Wait until ``epoch`` is safe. Return False if it is not safe within ``timeout`` seconds, or when ``stopping``
+        says so. Raise `Fenced` if another driver has taken over."""
         deadline = None if timeout is None else time.monotonic() + timeout
         self._guard.tell(events.SafetyWanted(epoch))
         while self.safe < epoch:
@@ -182,12 +184,12 @@ class Replication:
         return True
 
     def wait_former(self, timeout: float) -> bool:
-        """Wait until all traces that the flow has no more and a sink needs are safe; False if they were not in time."""
+        """Wait until the former logs that a sink still needs are safe. Return False if they are not in time."""
         deadline = time.monotonic() + timeout
         attempts = 0
         self._guard.tell(events.SafetyWanted(self._state.history.last))
         if not self._former_is_safe:
-            self.look()  # most often they were made safe when the flow was closed
+            self.look()  # usually they became safe when the flow was closed
         while not self._former_is_safe:
             self._check_fence()
             attempts += 1
@@ -201,13 +203,13 @@ class Replication:
         return not self.is_durable or self._state.copies.former.keys() <= self._state.copies.former_safe
 
     def why_not(self) -> str:
-        """Why something is not safe."""
+        """Return, as text for users, why an epoch is not safe yet."""
         why = "; ".join(trouble.error for trouble in list(self.troubles.values()))
         return why or self.failure or "the copies are not finished"
 
     def _advance(self, seconds: float) -> None:
         if self._rests:
-            self._last_round()  # an epoch may have to wait for it
+            self._last_round()  # no background round comes, so the waiting epoch makes one itself
             return
         self._background.request()
         self._background.hurry([number for number in range(len(self.locations)) if number not in self.troubles])
@@ -222,11 +224,11 @@ class Replication:
             raise self._state.fenced
 
     def fence(self, error: Fenced) -> None:
-        """It is known from elsewhere that another driver may lead: nothing more is made durable."""
+        """Stop making epochs durable, because another driver may lead (the lease says so)."""
         self._guard.tell(events.DriverFenced(error))
 
     def check_claims(self) -> None:
-        """Raise `Fenced` if another driver has taken over, as far as the locations that answer say."""
+        """Raise `Fenced` if a location that answers has a claim of a newer driver."""
         if self.is_durable:
 
             def check(location: int) -> None:
@@ -236,26 +238,27 @@ class Replication:
             self._check_fence()
 
     def upkeep(self) -> None:
-        """One round in this thread, for those who drive without threads."""
+        """Make one round in this thread; for a runner without threads."""
         self._background.now()
 
     def rest(self) -> None:
-        """Make one more round, and then none in the background, until `resume`. From any thread; epochs go on."""
+        """End background rounds and make one last round in this thread. Any thread may call it; epochs go on. `resume`
+        starts background rounds again."""
         self._rests = True
         self._background.close()
         self._last_round()
 
     def resume(self) -> None:
-        """Make rounds in the background again."""
+        """Start background rounds again after `rest`."""
         self._rests = False
         self._background.resume()
 
     def abandon(self) -> None:
-        """End, and leave everything as it is."""
+        """End background rounds, without a last round."""
         self._background.close()
 
     def close(self) -> None:
-        """End; what is not safe yet is given one more round."""
+        """End background rounds, and make one last round if an epoch is not safe yet."""
         self._background.close()
         self._last_round()
 
@@ -272,11 +275,11 @@ class Replication:
     # -- a round ------------------------------------------------------------------------------------------------------
 
     def _round(self) -> None:
-        """One round at every location, and of syncing."""
+        """Make one round at every location, and sync local layers."""
         self._background.each()
 
     def _round_at(self, location: int) -> None:
-        """One round at a location."""
+        """Make one round at a location, if the location can be tried now."""
         if self._state.history.last < 0 or self._state.fenced is not None:
             return
         if self._places.is_able(location):
@@ -296,11 +299,11 @@ class Replication:
         except HoldfastError as error:
             self._work.failures[number] = str(error)
         except Exception as error:
-            # Nothing is lost: epochs go on, and the next round tries again.
+            # No data is lost: epochs go on, and the next round tries again.
             self._work.failures[number] = f"{type(error).__name__}: {error}".split("\n", 1)[0]
 
     def _make_durable(self, location: int) -> None:
-        """Carry out what a round at a location has to do, until nothing more follows or the location fails."""
+        """Carry out the instructions of a round at a location, until none follows or the location fails."""
         waiting = deque(self._guard.tell(events.RoundDue(location, self._runner.clock())))
         while waiting:
             event = self._work.carry_out(waiting.popleft())
@@ -311,7 +314,7 @@ class Replication:
                 waiting.extendleft(reversed(self._guard.tell(event)))
 
     def _sync_round(self) -> None:
-        """Sync local layers, if it is time."""
+        """Sync local layers to disk, if it is time."""
         last = self._state.history.last
         if last < 0 or self._state.fenced is not None or not self.is_durable:
             return
@@ -323,17 +326,17 @@ class Replication:
     # -- looking at locations -----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """See how far everything is durable, without changing anything."""
+        """List the live traces in all locations and update the safe point; nothing is written."""
         if self.is_durable and self._state.history:
             self._guard.tell(events.LocationsSeen(self.peek(self._state.copies.live)))
 
     def peek(self, traces: Sequence[str]) -> dict[int, Holding]:
-        """What the locations hold of traces that may not be the flow's any more."""
+        """Return what the locations hold of these traces and of former logs; the flow's state does not change."""
         wanted = list(dict.fromkeys([*traces, *self._state.copies.former]))
         return self._places.look(range(len(self.locations)), wanted) if self.is_durable else {}
 
     def look_again(self, traces: Collection[str]) -> None:
-        """Have layers that were set aside count again in their locations if they have their checksums after all."""
+        """Put layers that were set aside in locations back into use if their checksums turn out to be right."""
 
         def look(location: int) -> None:
             replica = self._places.replicas[location]
@@ -345,25 +348,25 @@ class Replication:
             self._places.each(self._places.able(), look)
 
     def ends(self) -> set[int]:
-        """The last epochs of all layers and segments that locations are known to hold."""
+        """Return the last epochs of all layers and lineage segments that the locations are known to hold."""
         found = {
             name.last for holding in self.holdings.values() for layers in holding.layers.values() for name in layers
         }
         return found | self._places.ends()
 
     def counts(self, location: int) -> bool:
-        """Whether what a location holds makes epochs safe."""
+        """Whether a location counts for the safe point."""
         return self._state.copies.enrolment.counts(location)
 
     def is_whole(self, location: int) -> bool:
-        """Whether a location holds everything, as far as the last look at it told."""
+        """Whether a location held every layer when it was last listed."""
         holding, last = self.holdings.get(location), self._state.history.last
         if holding is None or not self.counts(location):
             return False
         return reached(holding, self._state.copies.traces, last) == last
 
     def levels(self, traces: Sequence[str]) -> dict[str, int]:
-        """Level → the last epoch that these traces have reached on it."""
+        """Return, for each persistence level, the last epoch that these traces have reached on it."""
         last = self._state.history.last
         found = {"memory": last, "disk": self.disk.synced}
         for number, location in enumerate(self.locations):

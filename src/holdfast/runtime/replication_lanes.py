@@ -1,7 +1,7 @@
-"""Rounds that go on side by side: each location of a log has its own, and none waits for another.
+"""Lanes: background rounds that run side by side. Each location of a log has a lane, and no lane waits for another.
 
-A location that takes seconds for each operation, or hangs, holds up its own rounds only. Without threads (a simulation)
-whoever drives gives each lane its turn, in order.
+A location that takes seconds for each operation, or hangs, delays its own rounds only. Without threads (in a
+simulation) the caller makes the rounds of all lanes in order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from holdfast.runtime.runner import Runner
 
 
 class Lanes:
-    """Several pieces of background work, known by their numbers."""
+    """Several pieces of background work, identified by their index."""
 
     def __init__(self, runner: Runner, name: str, rounds: Sequence[Callable[[], None]], pause: float) -> None:
         self._runner = runner
@@ -23,16 +23,16 @@ class Lanes:
 
     @property
     def busy(self) -> bool:
-        """Whether a round is at work in any lane."""
+        """Whether a round is running in any lane."""
         return any(lane.busy for lane in self._lanes)
 
     def request(self, number: int | None = None) -> None:
-        """Have a round made, soon: in one lane, or in all."""
+        """Ask for a round soon: in one lane, or in all."""
         for lane in self._lanes if number is None else [self._lanes[number]]:
             lane.request()
 
     def hurry(self, numbers: Iterable[int] | None = None) -> None:
-        """Have a round made at once, in these lanes or in all: somebody waits for it."""
+        """Ask for a round at once, in these lanes or in all, because a caller waits for it."""
         for lane in self._lanes if numbers is None else [self._lanes[number] for number in numbers]:
             lane.hurry()
 
@@ -42,7 +42,7 @@ class Lanes:
             lane.now()
 
     def each(self) -> None:
-        """Make one round in every lane, and wait for all of them."""
+        """Make one round in every lane, requested or not, and wait for all of them."""
         if not self._runner.threads or len(self._rounds) < 2:
             for work in self._rounds:
                 work()
@@ -52,13 +52,13 @@ class Lanes:
                 done.result()
 
     def close(self) -> None:
-        """End the threads. Rounds at work are waited for."""
+        """End the threads, after the rounds that are running."""
         for lane in self._lanes:
             lane.stop()
         for lane in self._lanes:
             lane.close()
 
     def resume(self) -> None:
-        """Go on after `close`."""
+        """Start the lanes again after `close`."""
         for lane in self._lanes:
             lane.resume()

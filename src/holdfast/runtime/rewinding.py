@@ -1,13 +1,14 @@
-"""Rewinding an open flow: whether it can be done, the epoch that does it, and the input that is taken again after it.
+"""Rewinding an open flow: whether it is possible, the epoch that does it, and the input that is taken again after it.
 
-`coordinator/rewinds.py` says what a rewind is. Its epoch is run in two parts. Operators whose traces tell what changed
-since the epoch to go back to negate that, each for itself: no rows are exchanged. Any other (its state reaches back a
-few epochs only, or its view was declared since) is computed as of that epoch from the nearest logs, as a new view is
-(`runtime/recovery/replay.py`), and writes the difference to what it has. Both write one layer of one epoch.
+`coordinator/rewinds.py` says what a rewind is. Its epoch is run in two parts. An operator whose traces tell all changes
+since the target epoch negates them: no rows are exchanged. Any other operator (its state reaches back a few epochs
+only, or its view was declared later) is computed as of the target epoch from the nearest logs, as a new view is
+(`runtime/recovery/replay.py`), and writes the difference to its present state. Both kinds write one layer of the same
+epoch.
 
-Three things cannot be computed again, and must be there: the log of an input whose rows are nowhere else, what an
-operator has drawn or remembers, and what a source was told to forget. If one is not, nothing is done, and the error
-says from which epoch on a rewind is possible.
+Three things cannot be computed again, and must still be there: the log of an input whose rows are nowhere else, values
+that an operator has drawn or remembers, and input that a source was told to forget. If any of these is missing, nothing
+is done, and the error names the earliest epoch to which a rewind is possible.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from holdfast.trace.name import ALL
 
 @dataclass(frozen=True)
 class Again:
-    """Input that is taken again: the epoch that took it before, and what is left of that."""
+    """Input that is taken again: the epoch that took it before, and its offers and work without skipped input."""
 
     epoch: int
     offers: dict[str, Offer]
@@ -57,10 +58,12 @@ class Rewinding:
         self._declared = flow.compiled.declared
         self._job = job
 
-    # -- whether it can be done ---------------------------------------------------------------------------------------
+    # -- whether a rewind is possible ---------------------------------------------------------------------------------
 
     def record(self, to: int, reason: str, skip: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-        """What the lineage of a rewind says of it, once all of it was checked."""
+        """Check a rewind and return the record of it for the lineage. Raise `EpochUnavailable` if the flow cannot go
+        back to ``to``, and other errors if ``to`` or ``skip`` is wrong. ``skip``: source → rows or names to leave
+        out."""
         history = self._flow.state.history
         if history.last < 0:
             raise DeclarationError(f"{self._subject}: there is no epoch yet to go back to", flow=self._declared.name)
@@ -83,7 +86,8 @@ class Rewinding:
         return said
 
     def check(self, to: int) -> None:
-        """Raise `EpochUnavailable` unless the flow can go back to an epoch."""
+        """Raise `EpochUnavailable` if the flow cannot go back to an epoch, `DeclarationError` if no declared view reads
+        a source whose input would be taken again."""
         history = self._flow.state.history
         for owed in self._owed(to):
             for name in history[owed.epoch].offers if owed.epoch > history.first else ():
@@ -99,7 +103,8 @@ class Rewinding:
             raise self._unavailable(to, why, layers)
 
     def check_state(self, to: int) -> None:
-        """The same of a flow that is fed the input that is taken again."""
+        """Raise `EpochUnavailable` if the flow's state cannot go back to an epoch. It does not check the input to be
+        taken again: this line gets it from another line."""
         layers = self._layers()
         if (why := self._state_missing(to, layers)) is not None:
             raise self._unavailable(to, why, layers)
@@ -118,11 +123,11 @@ class Rewinding:
         )
 
     def _why_not(self, to: int, layers: Layers) -> str | None:
-        """Why the flow cannot go back to an epoch; None if it can."""
+        """Return why the flow cannot go back to an epoch; None if it can."""
         return self._state_missing(to, layers) or self._not_read_again(self._owed(to), layers)
 
     def _state_missing(self, to: int, layers: Layers) -> str | None:
-        """Why state cannot be what it was at an epoch; None if it can."""
+        """Return why the state as of an epoch cannot be restored; None if it can."""
         state = self._flow.state
         if to < state.history.first:
             return "its record is behind what the flow retains"
@@ -145,7 +150,7 @@ class Rewinding:
         return None
 
     def _not_read_again(self, owed: Sequence[Owed], layers: Layers) -> str | None:
-        """Why input that is to be taken again cannot be read; None if it can."""
+        """Return why input that is to be taken again cannot be read; None if it can."""
         state = self._flow.state
         for each in owed:
             for name in state.history[each.epoch].offers:
@@ -163,7 +168,7 @@ class Rewinding:
         return f"flow '{self._declared.name}', rewind"
 
     def _owed(self, to: int) -> tuple[Owed, ...]:
-        """The input that a rewind would have to take again."""
+        """Return the input that the flow would have to take again after a rewind."""
         history = self._flow.state.history
         trial = Rewinds(history)
         trial.add(Lineage(history.last + 1, "", {}, 0, 0, rewind={"to": max(to, history.first)}))
@@ -174,10 +179,11 @@ class Rewinding:
         names = [name for name, log in flow.views.items() if operator == log or operator in flow.ancestors({log})]
         return names[0] if names else operator
 
-    # -- what is skipped ----------------------------------------------------------------------------------------------
+    # -- skipped input ------------------------------------------------------------------------------------------------
 
     def _skipped(self, name: str, what: Sequence[Any], owed: Sequence[Owed]) -> dict[str, Any]:
-        """What to leave out of a source, as its record says it."""
+        """Return what to leave out of a source, in the form in which the lineage keeps it. Raise an error if the undone
+        epochs did not take it, or if the source cannot skip parts of its input."""
         source = self._declared.sources.get(name)
         if source is None:
             raise UnknownName(
@@ -245,10 +251,10 @@ class Rewinding:
                 )
         return rows.rename_columns([f"c{place}" for place in range(rows.num_columns)])
 
-    # -- the epoch ----------------------------------------------------------------------------------------------------
+    # -- the epoch of a rewind ----------------------------------------------------------------------------------------
 
     def run(self, lineage: Lineage) -> Outcome:
-        """Write what the epoch of a rewind is to write."""
+        """Write the layers of the epoch of a rewind."""
         assert lineage.rewind is not None
         to = lineage.rewind["to"]
         layers = self._layers()
@@ -265,7 +271,7 @@ class Rewinding:
         return Outcome(tuple(reports), outcome.planning, outcome.seconds, outcome.path)
 
     def _split(self, to: int, layers: Layers) -> tuple[list[str], list[str]]:
-        """The operators that can undo what they did since an epoch, and those that must be computed."""
+        """Return the operators that can negate their changes since an epoch, and those that must be computed."""
         last = self._flow.state.history.last
         ready: list[str] = []
         rest: list[str] = []
@@ -297,10 +303,10 @@ class Rewinding:
         last = flow.state.history.last
         return Layers(flow.runner, list(self._compiled.layouts), self._compiled.directory, last, {}, flow.state.history)
 
-    # -- the way forward ----------------------------------------------------------------------------------------------
+    # -- taking input again -------------------------------------------------------------------------------------------
 
     def next(self) -> Again | None:
-        """The input that the next epoch takes again; None if nothing is owed."""
+        """Return the input that the next epoch takes again; None if no input is owed."""
         owed = self._flow.state.rewinds.owed
         if not owed:
             return None

@@ -1,5 +1,5 @@
-"""Carrying out what a round of copying has to do at its location (`coordinator/copy_rounds.py` decides): tasks of low
-weight make the copies, listings and claims are read, and what came of each instruction is the event that answers it.
+"""Carries out the instructions of a round of copying at its location (`coordinator/copy_rounds.py` decides them): tasks
+of low weight make the copies, listings and claims are read, and each result is returned to the state as an event.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from holdfast.runtime.runner import Beside, Runner
 from holdfast.trace.rows import Layout
 
 _SLOW = 5.0
-"""Seconds: a location to which the copies of one round take longer is slow."""
+"""Seconds: a location is slow if the copies of one round take longer."""
 
 _LOG = logger("holdfast.recovery")
 
 
 class RoundWork:
-    """Does at locations what rounds have to do there."""
+    """Carries out the instructions of rounds."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class RoundWork:
         describe: Callable[[Replica], None],
         request: Callable[[int], None],
     ) -> None:
-        """``layouts``: those of the live traces; ``directory`` holds the local traces. ``claimed_by``: what the claim
-        says of this driver. ``describe`` has a location say what the flow keeps; ``request`` has another round made at
-        a location."""
+        """``layouts``: the layouts of the live traces. ``directory`` holds the local traces. ``claimed_by``: what the
+        claim says of this driver. ``describe`` writes the description of the flow's state to a location; ``request``
+        asks for another round at a location."""
         self._runner = runner
         self._flow = flow
         self._state = state
@@ -62,7 +62,8 @@ class RoundWork:
         self._describe = describe
         self._request = request
         self._slow: set[int] = set()
-        """Locations whose last round took long: they take turns among themselves, so as not to hold up the others."""
+        """Locations whose last round was slow. Their tasks take turns among themselves, so that the other locations do
+        not wait for them."""
 
         self.damaged: list[LogDamaged] = []
         """Local layers that a round found damaged, for the engine to repair."""
@@ -74,11 +75,11 @@ class RoundWork:
         """Bytes sent to locations."""
 
     def add_layouts(self, layouts: Mapping[str, Layout]) -> None:
-        """Traces that are not live may have to be copied, too."""
+        """Add layouts of traces that are not live but may have to be copied."""
         self._layouts = {**layouts, **self._layouts}
 
     def carry_out(self, instruction: Instruction) -> Event | None:
-        """Do what an instruction says; the event that answers it, if it has one."""
+        """Carry out an instruction. Return the event that tells its result to the state, or None."""
         match instruction:
             case instructions.Look(location=location, traces=traces):
                 return self._seen(location, traces)
@@ -115,13 +116,13 @@ class RoundWork:
             case instructions.RequestRound(location=location):
                 self._request(location)
             case instructions.Stop():
-                pass  # whoever runs the next epoch raises it
+                pass  # the next epoch raises the error
             case _:
                 raise AssertionError(f"{instruction} is no part of a round")
         return None
 
     def _done(self, location: int, work: Callable[[int], object]) -> bool:
-        """Do something at a location; whether it was done. A failure is noted."""
+        """Do ``work`` at a location and return whether it succeeded. A failure of the location is noted."""
         done: list[int] = []
 
         def attempt(each: int) -> None:
@@ -157,7 +158,8 @@ class RoundWork:
         return None if self._done(instruction.location, enrol) else events.LocationFailed(instruction.location)
 
     def claim_at(self, location: int, now: int | None = None) -> events.ClaimSeen:
-        """The greatest claim at a location, and whose it is, if it is greater than this driver's."""
+        """Return the greatest claim at a location; if it is greater than this driver's, with the process it belongs
+        to."""
         replica = self._places.replicas[location]
         claims = replica.claims()
         if not claims or claims[-1] <= self._claim:
@@ -224,12 +226,12 @@ class RoundWork:
 
     def _layout(self, trace: str) -> Layout:
         if trace not in self._layouts:
-            # A log that a view had before it was edited.
+            # The trace is the former log of an edited view.
             self._layouts |= {each.trace: log_layout(each) for each in self._state.edits.former()}
         return self._layouts[trace]
 
     def _forget(self, location: int, kept: frozenset[str]) -> Event | None:
-        """Remove all traces but these."""
+        """Remove all traces except ``kept``: from a location, or from all members if ``location`` is negative."""
         failpoints.reach("round.before_forgetting")
         if location < 0:
             directory = self._directory

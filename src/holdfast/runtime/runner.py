@@ -1,6 +1,6 @@
-"""Where a flow's work is done: the interface between the engine and Spark, or a simulation of it.
+"""The interface between the engine and Spark, or a simulation of Spark.
 
-The engine decides what is to be done; a runner does it, in tasks. `spark/runner.py` is the real one.
+The engine decides what is to be done, and a runner does it in tasks. `spark/runner.py` is the runner on Spark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Work:
-    """What an epoch takes of a source."""
+    """The offers that an epoch takes of a source."""
 
     name: str
     source: Source
@@ -35,23 +35,26 @@ class Work:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an epoch's tasks reported."""
+    """The reports of an epoch's tasks."""
 
     reports: tuple[TaskReport, ...]
     planning: float
+    """Seconds of planning before the tasks ran."""
+
     seconds: float
     path: EpochPath = "stages"
-    """In which way it was run."""
+    """How the epoch was run: as stages, as one task, or in the task that stays."""
 
 
 def unreachable(error: Exception | str) -> MemberUnreachable:
-    """The error to raise when tasks could not run where their layers are. Recovery then looks who is there."""
+    """Return the error to raise when tasks could not run on the members that have their layers. Recovery then looks
+    which members are there."""
     why = next((line.strip() for line in str(error).split("\n") if MISPLACED in line), "")
     return MemberUnreachable(f"a member that has layers of the flow cannot be reached: {why}")
 
 
 class Beside(Enum):
-    """Work that goes on beside epochs, and must not take the slots that they need."""
+    """Kinds of work that goes on beside epochs, and must not take the task slots that epochs need."""
 
     MERGING = "merging"
     COPYING = "copying"
@@ -62,11 +65,12 @@ class Job(Protocol):
     """Runs the epochs of a compiled dataflow."""
 
     def run(self, epoch: EpochSpec, work: Sequence[Work], subject: str) -> Outcome:
-        """Run an epoch to its end. Raises the user's error, if there is one; then nothing of the epoch counts."""
+        """Run an epoch and return its reports. Raise the error of the user's code or rows if there is one; the epoch
+        then has no effect."""
         ...
 
     def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
-        """Run an epoch over nothing, as if these sources had something."""
+        """Run an empty epoch, with the plan that it would have if these sources had input."""
         ...
 
 
@@ -76,13 +80,13 @@ class Runner(Protocol):
     partitions: int
 
     threads: bool
-    """Whether background work has threads of its own. If not, whoever drives the engine calls `Engine.upkeep`."""
+    """Whether background work has threads of its own. If not, the caller of the engine calls `Engine.upkeep`."""
 
     grace: float
-    """Seconds for which a member that was lost is waited for: it may come back, beside the same layers."""
+    """Seconds to wait for a lost member: it may be restarted on the same host, with the same layers."""
 
     def job(self, flow: Dataflow, program: Program, before: Job | None = None) -> Job:
-        """What runs a program. ``before``: a job of the same program, which had another number of partitions."""
+        """Return a job that runs a program. ``before``: a job of the same program with another number of partitions."""
         ...
 
     scattered: bool
@@ -96,62 +100,64 @@ class Runner(Protocol):
         slots: int | Beside,
         low: Callable[[T], int] | None = None,
     ) -> list[R]:
-        """Call ``function`` on shares of ``items``, in tasks of low weight; all results. ``slots``: at most so many
-        tasks, or as many as there may be beside epochs, once it is their turn. ``low``: an item belongs to the
-        partition that begins with this hash, and is done where that one's layers are."""
+        """Call ``function`` on shares of ``items``, in tasks of low weight, and return all results. ``slots``: the
+        greatest number of tasks, or the kind of background work, whose tasks wait for their turn and take only slots
+        that epochs leave. ``low`` gives the first key hash of an item's partition: the item is done on the member that
+        has the layers of that partition."""
         ...
 
     def everywhere(self, what: str, function: Callable[[], R]) -> dict[str, R]:
-        """Call ``function`` once on each member; member → result. (Not on one whose partitions were all handed over:
-        it may stand still.)"""
+        """Call ``function`` once on each member, and return member → result. (A member whose partitions were all handed
+        over is left out: it may not answer.)"""
         ...
 
     def visit(self, what: str, shares: Mapping[str, list[T]], function: Callable[[list[T]], list[R]]) -> list[R]:
-        """Call ``function`` on each member's share of items, there; all results."""
+        """Call ``function`` on each member with its share of items, and return all results."""
         ...
 
     @property
     def ownership(self) -> PartitionOwnership | None:
-        """Who keeps which partition, for the flow's state to know; None where one host keeps all."""
+        """The owners of the partitions, for the flow's state; None if one host has all layers."""
 
     def owners(self) -> tuple[str, ...]:
-        """Partition → the member that keeps its layers."""
+        """Return, for each partition, the member that owns it."""
         ...
 
     def members(self) -> frozenset[str]:
-        """Those that were there at the last `refresh`."""
+        """Return the members that were there at the last `refresh`."""
         ...
 
     @property
     def membership_change(self) -> str:
-        """What happened to members since the last `refresh`: "", "joined" or "lost" (or both). "unsettled": what was
-        lost was inherited, and the assignment at rest is another."""
+        """What happened to members since the last `refresh`: "", "joined" or "lost" ("lost" also if both happened).
+        "unsettled": lost partitions were inherited, and the assignment at rest is another one."""
 
     def refresh(self, settle: bool = False) -> bool:
-        """Look who is there now, and assign partitions to them; whether one has another member than before. After a
-        loss what was lost is inherited, and nothing else moves, unless ``settle`` asks for the assignment at rest."""
+        """Look which members are there now, and assign the partitions to them. Return whether a partition has a new
+        owner. After a loss, members that are left inherit the lost partitions and nothing else moves, unless ``settle``
+        asks for the assignment at rest."""
         ...
 
     def await_members(self, names: Sequence[str]) -> None:
-        """Give members that are known by name a little time to be there, when a flow is opened."""
+        """Wait a short time, when a flow is opened, for these members to be there."""
         ...
 
     def hand_over(self, moves: Mapping[int, str]) -> None:
-        """Have these partitions kept by other members, until members change."""
+        """Make other members the owners of these partitions, until members change."""
         ...
 
     def thread(self, target: Callable[[], None], name: str) -> Any:
-        """A started daemon thread."""
+        """Start a daemon thread and return it."""
         ...
 
     def clock(self) -> int:
-        """Microseconds since 1970."""
+        """Return the host's clock, in microseconds since 1970."""
         ...
 
     def reading(self) -> Reading:
-        """The same, with the clock that nobody sets."""
+        """Return the host's clock together with its monotonic clock, which is never set."""
         ...
 
     def draw(self) -> int:
-        """63 random bits."""
+        """Return 63 random bits."""
         ...

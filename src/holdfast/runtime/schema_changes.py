@@ -1,9 +1,10 @@
-"""Which changes of an input's schema its rows can follow, and how.
+"""The changes of an input's schema to which its rows can be converted, and how.
 
-Rows that code pushed are in the log and nowhere else. An input that is declared with a column more, with wider types,
-or without a column that no view uses any more goes on: its log is made anew from the rows of the old one, with NULL in
-new columns, and views are filled from that, as new views are. It counts when all of it is safe. A column that goes
-while another one comes may have been renamed: that is refused, since its values would be NULL from then on.
+Rows that code pushed are in the log and nowhere else. An input may be declared again with an additional column, with
+wider types, or without a column that no view uses any more. A new log is then made from the rows of the former one,
+with NULL in new columns, and views are filled from it, as new views are. The new log is used once all of it is safe. If
+one column goes while another one comes, the column may have been renamed: that is refused, since its values would be
+NULL from then on.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 @dataclass(frozen=True)
 class FormerLog:
-    """The log of an input under the schema that it had."""
+    """The log of an input under its former schema."""
 
     version: ViewVersion
     fields: tuple[Field, ...]
     upto: int
-    """The last epoch that it has."""
+    """The last epoch in this log."""
 
 
 def why_not(before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]) -> str | None:
-    """Why rows of the columns ``before`` cannot be read as rows of ``now``; None if they can."""
+    """Return why rows of the columns ``before`` cannot be converted to the columns ``now``; None if they can."""
     old, new = dict(before), dict(now)
     gone, come = [name for name in old if name not in new], [name for name in new if name not in old]
     if gone and come:
@@ -54,7 +55,7 @@ def why_not(before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]) -
 
 
 def is_wider(old: str, new: str) -> bool:
-    """Whether every value of the type ``old`` is one of ``new``."""
+    """Whether the type ``new`` has every value of the type ``old``."""
     if old == new or new in _WIDER.get(old, ()):
         return True
     target, source = _DECIMAL.fullmatch(new), _DECIMAL.fullmatch(old)
@@ -66,7 +67,7 @@ def is_wider(old: str, new: str) -> bool:
 
 
 def converted(rows: pa.Table, fields: Sequence[Field]) -> pa.Table:
-    """``rows`` with the columns ``fields``: by name, NULL where there was none; what else they have stays behind."""
+    """Return ``rows`` with the columns ``fields``: matched by name, NULL in new columns, other columns dropped."""
     columns = []
     for field in fields:
         kind = arrow_type(field.type)

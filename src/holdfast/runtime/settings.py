@@ -1,4 +1,4 @@
-"""What the user wants of a flow's log: where it is, how many copies, for how long; checked when it is declared."""
+"""The settings of a flow's log (locations, number of copies, retention), checked when the flow is declared."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _LOG = logger("holdfast.flow")
 
 
 def working_directory(locations: Sequence[Location], *, make: bool = True) -> Path:
-    """Where the working files are: in the first log location that is a local directory, else in a directory of this
-    user alone, which is made unless one only looks; always the same for the same log."""
+    """Return the working directory: the first log location that is a local directory, else a private directory of this
+    user, always the same for the same log. ``make``: create the private directory if it does not exist."""
     from holdfast.log.private_directory import make_private, state_directory
 
     for location in locations:
@@ -49,13 +49,14 @@ def working_directory(locations: Sequence[Location], *, make: bool = True) -> Pa
 
 
 def refuse_same_place(name: str, places: Sequence[Place]) -> None:
-    """DeclarationError if two of the places are one, however they are spelled: a copy beside itself is no copy."""
+    """Raise `DeclarationError` if two of the places are the same directory, under whatever spelling: a second copy in
+    the same place protects nothing."""
     from holdfast.log.location import Location, open_location
 
     seen: dict[str, str] = {}
     for place in places:
         if not isinstance(place, str | os.PathLike | Location):
-            continue  # an error of its own
+            continue  # `parse_settings` reports places of a wrong type
         location = open_location(place)
         identity = location.identity()
         spelled = os.fspath(place) if location.local() is not None and not isinstance(place, Location) else location.uri
@@ -78,7 +79,7 @@ def parse_settings(
     strategy: object,
     accept_loss: object = False,
 ) -> tuple[list[Place], DurabilitySettings]:
-    """The log locations, and what is wanted of them, checked."""
+    """Check the log locations and their settings, and return them. Raise `DeclarationError` if one is wrong."""
     from holdfast.coordinator.durability_settings import DurabilitySettings
     from holdfast.coordinator.retention import parse_bound, parse_retention
     from holdfast.guarantees.strategies import parse_strategy
@@ -112,7 +113,8 @@ def parse_settings(
 
 
 def parse_clock_jump(name: str, value: object) -> int | None:
-    """``max_clock_jump`` in microseconds, checked; None: no bound."""
+    """Check ``max_clock_jump`` and return it in microseconds; None: no bound. Raise `DeclarationError` if it is
+    wrong."""
     from holdfast.coordinator.retention import parse_retention
 
     if value is None:

@@ -1,14 +1,14 @@
 """The named snapshots of an open flow: taken, listed and removed while epochs run.
 
-Taking one is three steps, and none of them waits for an epoch:
+Taking a snapshot has three steps, and none of them waits for an epoch:
 
-1. the state is told (`SnapshotTaken`), under its lock: the last complete epoch has the name, and from here on neither
+1. the state is told (`SnapshotTaken`), under its lock: the last complete epoch gets the name, and from then on neither
    compaction nor folding passes it;
-2. the working directory gets the file;
-3. the locations get the file. With at least ``min_replicas`` of them the snapshot outlives the loss of others.
+2. the snapshot's file is written to the working directory;
+3. the file is written to the locations. With ``min_replicas`` copies the snapshot survives the loss of other locations.
 
-A crash before step 2 leaves nothing. After it the snapshot is there: opening reads the files of all places, and gives
-those the file that lack it.
+A crash before step 2 leaves nothing. After step 2 the snapshot exists: opening reads the files of the directory and all
+locations, and writes the file where it is missing.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Snapshots:
         traces: Iterable[str],
         description: Callable[[], dict[str, Any]],
     ) -> None:
-        """``directory``: the working directory; ``traces``: what the flow keeps; ``description``: what its
-        ``collections.json`` says."""
+        """``directory``: the working directory; ``traces``: the traces that the flow keeps; ``description`` gives the
+        content of its ``collections.json``."""
         self._flow = flow
         self._directory = directory
         self._locations = list(locations)
@@ -57,7 +57,8 @@ class Snapshots:
         self._lock = threading.Lock()
 
     def load(self) -> None:
-        """Read what all places have, and have those that lack one get it. One of a history that was lost is gone."""
+        """Read the snapshots of the directory and all locations, and write files where they are missing. A snapshot of
+        an epoch that was lost is left out."""
         found: dict[str, NamedEpoch] = {}
         there: list[tuple[Location, dict[str, NamedEpoch]]] = []
         for location in self._locations:
@@ -141,7 +142,8 @@ class Snapshots:
         return tuple(self._shown(each) for each in sorted(self._known.values(), key=lambda each: each.epoch))
 
     def remove(self, name: str) -> None:
-        """Let an epoch be forgotten like any other."""
+        """Remove a snapshot: its epoch may be compacted like any other. Raise `UnknownName` if there is none of that
+        name."""
         with self._lock:
             if name not in self._known:
                 raise UnknownName(
@@ -150,7 +152,8 @@ class Snapshots:
             self._forget(self._known.pop(name))
 
     def _forget(self, snapshot: NamedEpoch) -> None:
-        """Remove the files; a place that cannot be reached gives its own back when the flow is opened next."""
+        """Remove a snapshot's files. If a location cannot be reached, the snapshot comes back from it at the next
+        opening."""
         for location in self._locations:
             try:
                 location.remove(path_of(snapshot.name))

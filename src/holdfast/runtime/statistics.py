@@ -1,7 +1,7 @@
-"""What the operators of a running flow did in the last epochs, for `flow.explain`; and how many rows each partition
-of a log has, for saying how many are lost with it.
+"""Statistics of a running flow: what its operators did in the last epochs (for `flow.explain`), and how many rows each
+partition of a log has (to say how many are lost with it).
 
-A few numbers per operator and epoch, taken from the tasks' reports after the epoch is complete.
+These are a few numbers per operator and epoch, taken from the tasks' reports after the epoch is complete.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Statistics:
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[int, float]]] = {}
         self._counted: dict[str, dict[str, int]] = {}
-        """Operator → what it counted, in all epochs and partitions."""
+        """Operator → the sums of what it counted, over all epochs and partitions."""
 
         self._held: dict[str, dict[int, Mapping[str, int]]] = {}
-        """Operator → partition → what it counted last."""
+        """Operator → partition → what it counted in its last epoch there."""
 
     def add(self, reports: Iterable[TaskReport]) -> None:
-        """An epoch is complete."""
+        """Add the reports of a complete epoch."""
         rows: dict[str, int] = {}
         seconds: dict[str, float] = {}
         for report in reports:
@@ -50,8 +50,8 @@ class Statistics:
             kept.append((count, seconds.get(operator, 0.0)))
 
     def measured(self, traces: Mapping[str, Iterable[str]], local: Mapping[str, Local]) -> dict[str, Measured]:
-        """What each operator keeps in its local layers and did. ``traces``: operator → its traces; ``local``: trace →
-        its layers, bytes and rows."""
+        """Return, for each operator, the size of its local layers and its measured work. ``traces``: operator → its
+        traces; ``local``: trace → its layers, bytes and rows."""
         found = {}
         for operator, names in traces.items():
             layers, size, rows = together([{operator: local.get(trace, (0, 0, 0))} for trace in names])[operator]
@@ -68,7 +68,7 @@ class Statistics:
         return found
 
     def filtered(self, operator: str) -> Filtered | None:
-        """What the filters of an operator saved; None if it has none, or has not run."""
+        """Return what the filters of an operator saved; None if it has no filters, or has not run."""
         if (counted := self._counted.get(operator)) is None:
             return None
         held = list(self._held[operator].values())
@@ -83,22 +83,23 @@ class Statistics:
 
 
 class Census:
-    """How many rows each log has in each partition, as of the last epoch."""
+    """The number of rows of each log in each partition, as of the last epoch."""
 
     def __init__(self, partitions: int, last: int) -> None:
-        """``last``: the last epoch that was not counted. What was there before the counting began is not known."""
+        """``last``: the last epoch before counting begins. Unless that is -1, the rows of a log are never known,
+        because those of earlier epochs were not counted."""
         self._partitions = partitions
         self._known = last < 0
         self._rows: dict[str, list[int]] = {}
 
     def add(self, reports: Iterable[TaskReport]) -> None:
-        """An epoch is complete."""
+        """Add the reports of a complete epoch."""
         for report in reports:
             for log, net in report.net.items():
                 self._rows.setdefault(log, [0] * self._partitions)[report.partition] += net
 
     def rows(self, logs: Iterable[str]) -> list[int] | None:
-        """The rows of these logs together, by partition; None if they are not known."""
+        """Return the rows of these logs together, by partition; None if they are not known."""
         if not self._known:
             return None
         counted = [self._rows[log] for log in logs if log in self._rows]
@@ -106,17 +107,17 @@ class Census:
 
 
 Local = tuple[int, int, int]
-"""Layers, their bytes, and the rows in them."""
+"""The number of layers, their bytes, and the rows in them."""
 
 
 def local_state(directory: Path, traces: Iterable[str], *, rows: bool) -> dict[str, Local]:
-    """Trace → its layers on this host; with the ``rows`` in them, for which each file is opened."""
+    """Return, for each trace, its layers on this host. With ``rows`` each file is opened to count its rows."""
     own = host_path(directory)
     return {trace: held([own / trace], rows=rows) for trace in traces}
 
 
 def together(some: Iterable[Mapping[str, Local]]) -> dict[str, Local]:
-    """The layers of several members."""
+    """Return the sums over several members."""
     found: dict[str, Local] = {}
     for one in some:
         for trace, (layers, size, rows) in one.items():
@@ -126,7 +127,7 @@ def together(some: Iterable[Mapping[str, Local]]) -> dict[str, Local]:
 
 
 def held(directories: Iterable[Path], *, rows: bool = True) -> Local:
-    """The local layers in these directories, their bytes, and the rows in them."""
+    """Return the number of local layers in these directories, their bytes, and the rows in them."""
     layers = size = count = 0
     for directory in directories:
         for name in local_layers(directory):
@@ -136,12 +137,12 @@ def held(directories: Iterable[Path], *, rows: bool = True) -> Local:
                 count += _rows(path) if rows else 0
                 layers += 1
             except FileNotFoundError:
-                continue  # merged in the meantime
+                continue  # a merge removed it in the meantime
     return layers, size, count
 
 
 def _rows(path: Path) -> int:
-    """The rows of a layer, without reading them."""
+    """Return the number of rows of a layer, from its metadata."""
     try:
         with pa.memory_map(str(path)) as file:
             reader = pa.ipc.open_file(file)
@@ -149,11 +150,11 @@ def _rows(path: Path) -> int:
     except FileNotFoundError:
         raise
     except (pa.ArrowInvalid, OSError):
-        return 0  # damaged: whoever uses it will find out
+        return 0  # damaged: the next read of the layer reports it
 
 
 def operators_of(traces: Iterable[str], operators: Iterable[str]) -> dict[str, list[str]]:
-    """Operator → its traces."""
+    """Return, for each operator, its traces."""
     known = set(operators)
     found: dict[str, list[str]] = {}
     for trace in traces:

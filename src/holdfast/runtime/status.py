@@ -1,4 +1,4 @@
-"""How an open flow stands, put together for people and programs."""
+"""Puts together the status of an open flow, for people and programs."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def status_of(
     approximate: Approximation | None = None,
     filtered: Callable[[str], Filtered | None] = lambda operator: None,
 ) -> Status:
-    """The status of a flow whose last complete epoch is ``last``; ``latencies`` are of its last epochs, ``held`` says
-    what local layers there are, ``placement`` who keeps them, ``approximate`` what is lost of them, ``filtered`` what
-    the filters of an operator saved."""
+    """Return the status of a flow whose last complete epoch is ``last``. ``latencies``: the seconds of its last epochs;
+    ``held``: trace → its local layers, bytes and rows; ``placement``: the owners of partitions; ``approximate``: what
+    is lost; ``filtered`` gives what the filters of an operator saved."""
     declared = compiled.declared
     ordered = sorted(latencies)
     typical = statistics.median(ordered) if ordered else 0.0
@@ -79,7 +79,7 @@ def status_of(
 
 
 def _unique(compiled: CompiledFlow, source: str, filtered: Callable[[str], Filtered | None]) -> UniqueStatus | None:
-    """What the filters of a source saved."""
+    """Return what the filters of a source with unique ids saved; None for other sources."""
     if source not in compiled.declared.unique:
         return None
     found = filtered(fingerprint(compiled.declared.expiring[source]))
@@ -113,7 +113,7 @@ def _durability(compiled: CompiledFlow, durability: Replication, typical: float)
         locations=tuple(locations),
         unsafe=Unsafe(unsafe_epochs, unsafe_bytes),
         back_pressure=not copies.has_room,
-        # What losing this host would cost: the epochs that no location has, computed again.
+        # If this host is lost, the epochs that no location has must be computed again.
         recovery_seconds=unsafe_epochs * typical,
         shipped=durability.shipped,
         busy=durability.busy,

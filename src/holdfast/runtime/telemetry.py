@@ -1,11 +1,11 @@
-"""Spans and metrics for OpenTelemetry, where its API is installed (``pip install 'holdfast[opentelemetry]'``).
+"""Spans and metrics for OpenTelemetry, if its API is installed (``pip install 'holdfast[opentelemetry]'``).
 
-Nothing is set up here: a program that sets up OpenTelemetry's SDK finds one span per epoch, and per epoch that failed,
-and the numbers of `results/metrics.py`, among its own. Without an SDK, or without the API, nothing happens.
+This module sets nothing up. In a program that sets up OpenTelemetry's SDK, Holdfast adds one span per epoch (also per
+failed epoch) and the numbers of `results/metrics.py`. Without an SDK, or without the API, nothing happens.
 
-Numbers are observed: the SDK asks when it exports, of all flows that are open. Their names are those of docs/metrics.md
-as OpenTelemetry writes them (``holdfast.rows_in`` for ``holdfast_rows_in_total``), so that its exporter for Prometheus
-gives the same names again.
+The numbers are observed: when the SDK exports, it asks for those of all open flows. Their names are those of
+docs/metrics.md as OpenTelemetry writes them (``holdfast.rows_in`` for ``holdfast_rows_in_total``), so that its
+Prometheus exporter gives the same names again.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _open: weakref.WeakSet[Telemetry] = weakref.WeakSet()
 """The flows whose numbers are observed."""
 
 _meters: weakref.WeakSet[Any] = weakref.WeakSet()
-"""The providers of meters that have our instruments."""
+"""The meter providers that have Holdfast's instruments."""
 
 
 class Telemetry:
-    """What OpenTelemetry is told of one flow. From any thread."""
+    """The spans and numbers of one flow for OpenTelemetry. Any thread may call its methods."""
 
     def __init__(self, flow: str, status: Callable[[], Status | None]) -> None:
-        """``status``: how the flow stands; None if it is not open."""
+        """``status`` gives the status of the flow; None if it is not open."""
         self._flow = flow
         self._metrics = Metrics(flow, status)
         try:
@@ -50,13 +50,14 @@ class Telemetry:
                 _instruments(metrics, provider)
 
     def close(self) -> None:
-        """The flow is closed: there is nothing to observe."""
+        """Stop observing the flow, because it is closed."""
         with _lock:
             _open.discard(self)
 
     @contextmanager
     def epoch(self) -> Iterator[Callable[[Epoch], None]]:
-        """Around the attempt to run an epoch; it is told what came of it. An attempt that finds nothing is no span."""
+        """Make a span of the attempt to run an epoch. Yield a function to be called with the result; a result that is
+        idle makes no span, an exception makes one with an error."""
         if self._trace is None:
             yield lambda result: None
             return
@@ -83,7 +84,7 @@ class Telemetry:
         )
 
     def values(self) -> list[Value]:
-        """The numbers as they are now; fewer if the flow is not open."""
+        """Return the present numbers; fewer if the flow is not open."""
         return list(self._metrics.values())
 
 

@@ -1,7 +1,7 @@
-"""Taking turns: of the threads that use a flow one at a time is at work in it, in the order in which they came.
+"""Turns: threads use a flow one at a time, in the order in which they came.
 
-A call that would wait for itself (a sink's function that runs an epoch of the flow that just gave it one) is refused
-instead. Calls that only look are welcome there: the thread has its turn already.
+A call that would wait for itself is refused: for example when a sink's function, called by an epoch, runs an epoch of
+the same flow. Calls that only read are allowed there, because the thread has the turn already.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _acting = threading.local()
 
 @contextmanager
 def acting_for(thread: int) -> Iterator[None]:
-    """Let this thread have the turns of another one, which waits for what this one does."""
+    """Let this thread act with the turn of another thread, which waits for it."""
     before = getattr(_acting, "thread", None)
     _acting.thread = thread
     try:
@@ -32,7 +32,8 @@ def _me() -> int:
 
 
 class Turns:
-    """A fair lock that knows what its holder is doing. Fair: a loop of epochs must not keep others out for ever."""
+    """A fair lock that knows what its holder is doing. It is fair so that a loop of epochs cannot keep other threads
+    out for ever."""
 
     def __init__(self, flow: str) -> None:
         self._flow = flow
@@ -43,21 +44,21 @@ class Turns:
 
     @property
     def inside(self) -> bool:
-        """Whether this thread is at work in the flow already, and so was called from there."""
+        """Whether this thread has the turn already, so that this call comes from inside another one."""
         return self._holder == _me()
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody is at work in the flow, nor waits for that."""
+        """Whether no thread has the turn or waits for it."""
         return self._holder is None and not self._queue
 
     @property
     def inside_another(self) -> bool:
-        """Whether this thread's call came from inside another one of its own."""
+        """Whether this thread is in a nested call: one that came from inside another call of the same thread."""
         return self.inside and len(self._doing) > 1
 
     def refuse_inside(self, what: str) -> None:
-        """Raise if this thread is at work in the flow already: ``what`` would wait for itself."""
+        """Raise `FlowBusy` if this thread has the turn already, because ``what`` would wait for itself."""
         if self.inside:
             raise FlowBusy(
                 f"flow '{self._flow}': {what} was called from inside {self._doing[-1]}, by code that the flow "
@@ -70,8 +71,8 @@ class Turns:
 
     @contextmanager
     def taken(self, what: str, *, looks: bool = False) -> Iterator[None]:
-        """Wait for this thread's turn, and have it. ``looks``: what is done then may also be done in the middle of
-        something else of the same thread."""
+        """Wait for the turn, and have it while the context is open. ``looks``: the call only reads, so it is also
+        allowed inside another call of the same thread. Raise `FlowBusy` for any other call inside."""
         if not looks:
             self.refuse_inside(what)
         if self.inside:
@@ -90,7 +91,7 @@ class Turns:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Let others have their turns in the meantime; for whoever waits for something that takes long."""
+        """Give up the turn while the context is open, so that other threads can have theirs during a long wait."""
         doing = self._doing
         self._give()
         try:
@@ -107,7 +108,7 @@ class Turns:
                 while self._holder is not None or self._queue[0] is not mine:
                     self._changed.wait()
                 self._holder = _me()
-            finally:  # an interrupt while waiting leaves the queue as it found it
+            finally:  # also leaves the queue after an interrupt while waiting
                 self._queue.remove(mine)
                 self._changed.notify_all()
 

@@ -1,8 +1,9 @@
-"""What changed in a view since an epoch, also if it was edited since.
+"""The changes of a view since an epoch, even if the view was edited in between.
 
-The content of a view as of an epoch is what `coordinator/view_versions.py` says: the rows of the log that was its
-version then. What changed since is the sum of the logs' own changes, and, where the view was edited, of the difference
-of two logs, at the epoch that says so. Whoever adds it to the rows as of ``since`` has the rows as they are.
+The content of a view as of an epoch is the rows of the log of its version at that epoch
+(`coordinator/view_versions.py`). Its changes since then are the changes of these logs and, for each edit, the
+difference between two logs at the epoch that recorded the edit. Adding them to the rows as of ``since`` gives the
+present rows.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ class LoggedSpan:
 
 @dataclass(frozen=True)
 class EditedChange:
-    """What an edit changed, at its epoch: columns by position, and ``_diff``."""
+    """The change of an edit, at its epoch: columns by position, and ``_diff``."""
 
     epoch: int
     change: pa.Table
 
 
 def as_it_was(view: str, epoch: int, former: tuple[Span, int], now: ViewVersion) -> tuple[ViewVersion, int]:
-    """The version that a view had as of an epoch before it was edited, and the epoch as of which its log is read. While
-    a view is dropped, it is what it was last. `EpochUnavailable` if its columns were of other types then, or under each
-    other's names."""
+    """Return the version that a view had as of an epoch before an edit, and the epoch as of which to read its log. A
+    view that was dropped at that epoch has its last content before the drop. Raise `EpochUnavailable` if its columns
+    had other types then, or their names belonged to other columns."""
     span, edited = former
     if not span.version.fits(now):
         raise EpochUnavailable(
@@ -57,7 +58,7 @@ def as_it_was(view: str, epoch: int, former: tuple[Span, int], now: ViewVersion)
 
 
 def not_kept(view: str, epoch: int, edited: int) -> EpochUnavailable:
-    """What is said of a view that is asked for as it was before an edit, when its rows of then are gone."""
+    """Return the error that a view's rows from before an edit are not kept any more."""
     return EpochUnavailable(
         f"view '{view}': it was edited at epoch {edited}, and its rows as of epoch {epoch}, before that, are not kept "
         f"any more (retain=): it can be read as of epoch {edited} and later",
@@ -76,12 +77,13 @@ def changes_since(
     kept: Callable[[ViewVersion], ViewLog],
     now: ViewVersion,
 ) -> list[LoggedSpan | EditedChange]:
-    """What makes the content as of ``last`` of that as of ``since``. ``past`` are the versions of the view, the one
-    as of ``since`` at ``index``; ``now`` is its declared version."""
+    """Return the changes that turn the content as of ``since`` into that as of ``last``. ``past``: the versions of the
+    view; ``index``: the index of its version as of ``since``; ``now``: its declared version. Raise `EpochUnavailable`
+    if the columns changed in between, or earlier rows are not kept any more."""
     found: list[LoggedSpan | EditedChange] = []
     has = since
     for span, following in zip(past[index:-1], past[index + 1 :], strict=True):
-        assert span.last is not None  # another one follows
+        assert span.last is not None  # another version follows this one
         if not following.version.fits(now) or not span.version.fits(now):
             raise EpochUnavailable(
                 f"view '{view}': it was edited at epoch {following.first}, and has other columns since "
@@ -120,7 +122,8 @@ def changes_since(
 
 
 def as_table(changes: Sequence[LoggedSpan | EditedChange], fields: Sequence[Field]) -> pa.Table:
-    """Changes of logs (after epoch -1: all there are), and of edits, as one table with ``_epoch`` and ``_diff``."""
+    """Return changes of logs and of edits as one table with ``_epoch`` and ``_diff``. For a `LoggedSpan` with a
+    negative ``after``, that is the whole readable history of the log."""
     names = [*(field.name for field in fields), "_epoch", "_diff"]
     tables = []
     for one in changes:

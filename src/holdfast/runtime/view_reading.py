@@ -1,8 +1,8 @@
-"""Reading the views of an open flow, in the caller's turn: as of an epoch, by key, and as changes since one.
+"""Reading the views of an open flow, in the caller's turn: as of an epoch, by key, and as changes since an epoch.
 
-A view is read from its log, wherever the layers are. What a read meets that is lost or damaged is brought back first,
-and it is read then; a flow that goes on without what it lost reads the partitions that are left. (Readers in other
-threads, who have no turn, use `runtime/live_views.py`.)
+A view is read from its log, on whichever members the layers are. If a read meets a lost or damaged layer, the layer is
+brought back and the read is repeated; a flow that goes on without lost members reads the partitions that are left.
+(Readers in other threads, which do not have the turn, use `runtime/live_views.py`.)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.task.view_log import ViewLog
 
 
 def log_as(compiled: CompiledFlow, layers: MemberLayers, state: FlowState, view: str, version: ViewVersion) -> ViewLog:
-    """The log of a view in a version that it has, or had."""
+    """Return the log of a view in a present or former version."""
     return layers.readable(compiled.kept_as(view, version, state.epochs.chain()))
 
 
@@ -46,8 +46,9 @@ class ViewReading:
 
     @speaking
     def readable(self, view: str, at: int | None, recorded: bool = False) -> tuple[ViewLog, int]:
-        """The log of a view, and the epoch as of which it is to be read: by default the last. As of an epoch before it
-        was edited, a view is what it was then. ``recorded``: as in `ViewVersions.former`."""
+        """Return the log of a view, and the epoch as of which to read it: by default the last. As of an epoch before an
+        edit, it is the log of the former version. ``recorded``: as in `ViewVersions.former`. Raise `EpochUnavailable`
+        if the view cannot be read as of ``at``."""
         epoch = self._state.last if at is None else at
         if epoch > self._state.last:
             raise EpochUnavailable(
@@ -64,9 +65,9 @@ class ViewReading:
         return self._as_it_was(view, epoch, recorded) or (self._checked(view, epoch), epoch)
 
     def _as_it_was(self, view: str, epoch: int, recorded: bool) -> tuple[ViewLog, int] | None:
-        """The log that a view had as of an epoch, if it was edited since."""
+        """Return the former log of a view as of an epoch, if the view was edited since; else None."""
         if view not in self.declared.views or self._state.branch is not None:
-            return None  # what goes on without lost members has present logs alone
+            return None  # an approximate branch has the present logs only
         now = self._compiled.version(view)
         if (former := self._state.versions.former(view, epoch, self._state.last, now, recorded)) is None:
             return None
@@ -80,30 +81,31 @@ class ViewReading:
 
     @speaking
     def lookup(self, view: str, asked: Question, at: int | None, recorded: bool = False) -> Found:
-        """The rows that are asked for, wherever the layers are; what is damaged is repaired. In the caller's turn."""
+        """Return the rows that match a question. Damaged layers are repaired first. The caller has the turn."""
         kept, epoch = self.readable(view, at, recorded)
         asked = suited(asked, kept)
         return Found(view, epoch if at is None else at, find(kept, epoch, asked), asked.scan)
 
     def changes(self, view: str, since: int) -> list[LoggedSpan | EditedChange]:
-        """What changed in a view after epoch ``since``, up to the last, in order; edits among it."""
+        """Return the changes of a view after epoch ``since``, up to the last, in order, with the changes that edits
+        made."""
         past, now = self._state.versions.of(view), self._compiled.version(view)
         if self._state.branch is None and 0 <= since <= self._state.last and past:
             index = self._state.versions.at(view, since)
             if index < len(past) - 1 or past[-1].version != now:
                 log = partial(log_as, self._compiled, self._flow.layers, self._state, view)
                 return changes_since(view, since, self._state.last, past, index, log, now)
-        # An edit that no epoch has made yet comes with the epoch that makes it.
+        # An edit that is declared but not yet recorded by an epoch appears with the epoch that records it.
         kept, _ = self.readable(view, None if since < 0 else since, recorded=True)
         return [LoggedSpan(kept, max(since, -1), self._state.last)]
 
     @speaking
     def changes_table(self, view: str, since: int) -> pa.Table:
-        """The same as a table with ``_epoch`` and ``_diff``, read in this process. In the caller's turn."""
+        """Return `changes` as a table with ``_epoch`` and ``_diff``, read in this process. The caller has the turn."""
         return as_table(self.changes(view, since), self._compiled.fields(view))
 
     def _checked(self, view: str, epoch: int) -> ViewLog:
-        """The log of a view, which can be read as of an epoch."""
+        """Return the log of a view, once it is certain that it can be read as of an epoch."""
         lost = self._state.may_branch and self._flow.runner.membership_change == "lost"
         if self._state.branch is None and not (lost and self._continuing.goes_on_without()):
             try:
@@ -126,17 +128,18 @@ class ViewReading:
         return self._flow.log_of(view)
 
     def fields(self, view: str) -> tuple[nodes.Field, ...]:
-        """The columns of a view, with Spark's types."""
+        """Return the columns of a view, with Spark's types."""
         return self._compiled.fields(view)
 
     def order(self, view: str) -> tuple[nodes.Order, ...]:
-        """The order in which a person expects to see the rows of a view, or of a source, which has none."""
+        """Return the order in which to show the rows of a view to people (its ORDER BY); a source has none."""
         return self.declared.views[view].shown_order if view in self.declared.views else ()
 
     def keeps(self, name: str) -> bool:
-        """Whether the rows of a collection are kept: those of a view, and of some sources."""
+        """Whether the flow keeps the rows of a collection: it does for views and for some sources."""
         return name in self._compiled.flow.views
 
     def taken(self, source: str, at: int) -> list[Offer]:
-        """What epochs up to this one took of a source, but for what was undone by then."""
+        """Return the offers that epochs up to ``at`` took of a source, without those that a rewind had undone by
+        then."""
         return [offer for _, offer in self._flow.intake.in_effect(source, at, self._state.rewinds)]

@@ -1,15 +1,15 @@
-"""The address of a lease: ``file:///shared/path``, ``zk://host:port,host:port/path``, or ``zks://…``: with TLS.
+"""The address of a lease: ``file:///shared/path``, ``zk://host:port,host:port/path``, or ``zks://…`` with TLS.
 
-A flow is given one (``flow.run(lease=…)``). Any other work of which only one process may be at it can use one, too:
+A flow takes a lease (``flow.run(lease=…)``). Other work that only one process may do at a time can use one, too:
 
-    with open_lease("file:///shared/report", "2s") as lease:    # given back at the end
-        if lease.acquire(stopping, waiting):                    # waits; False if stopping() said so
+    with open_lease("file:///shared/report", "2s") as lease:    # the lease is given back at the end
+        if lease.acquire(stopping, waiting):                    # waits for the lease; False if stopping() said so
             …
-            lease.require(stopping)                             # before what must not be done twice: waits until it is
-            …                                                   # certain; LeaseLost if another has it now
+            lease.require(stopping)                             # before an action that must not be done twice: waits
+            …                                                   # until it is certain; LeaseLost if another has it now
 
-``stopping`` and ``waiting`` may be left out. What is done between `require` and the moment it takes effect is not
-fenced by the lease: whoever receives it must be able to refuse a second one, as Holdfast's sinks do.
+``stopping`` and ``waiting`` may be left out. The lease does not fence an action between `require` and the moment when
+it takes effect: its receiver must be able to refuse a second one, as Holdfast's sinks do.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _FORMS = "file:///shared/path or zk://host:port/path"
 
 
 def open_lease(lease: str | Lease, timeout: float | str | None = None) -> Lease:
-    """The lease of an address. Nothing is connected to yet."""
+    """Return the lease of an address, without connecting to it. Raise `LeaseError` if the address is wrong."""
     if isinstance(lease, Lease):
         return lease
     if not isinstance(lease, str):
         raise LeaseError(f"lease: expected {_FORMS}, found {lease!r}", lease=lease)
     seconds = DEFAULT_TIMEOUT if timeout is None else parse_timeout(timeout)
-    redaction.shown(lease)  # whatever is said of it from here on does not show its credentials
+    redaction.shown(lease)  # from here on, no text of this process shows the credentials of the address
     scheme, marked, rest = lease.partition("://")
     if not marked:
         raise LeaseError(f"lease {lease!r}: expected {_FORMS}", lease=lease)
@@ -89,12 +89,13 @@ def zookeeper(
     check_hostname: bool = True,
     sasl: Mapping[str, str] | None = None,
 ) -> Lease:
-    """A lease in ZooKeeper, for ``flow.run(lease=…)``: what an address says, and what should not be in one.
+    """A lease in ZooKeeper, for ``flow.run(lease=…)``, with settings and secrets that should not be in an address.
 
-    ``auth`` is who this driver is, ``("digest", "user:password")``, or a function that returns that; then only the same
-    identity can touch the lease's nodes, unless ``acl`` (ACLs of ``kazoo.security``) says otherwise. ``tls`` speaks TLS
-    to servers whose certificates are signed by ``ca`` (a file; by default the system's); ``certificate`` and ``key``
-    are this driver's own, if servers ask for them. ``sasl`` is what kazoo takes as ``sasl_options``.
+    ``auth`` is the identity of this driver, ``("digest", "user:password")``, or a function that returns it; then only
+    the same identity can change the lease's nodes, unless ``acl`` (ACLs of ``kazoo.security``) says otherwise. ``tls``
+    uses TLS with servers whose certificates are signed by ``ca`` (a file; by default the system's certificates);
+    ``certificate`` and ``key`` are this driver's own, if servers ask for them. ``sasl`` is passed to kazoo as
+    ``sasl_options``.
     """
     from holdfast.standby.zookeeper_access import Access
     from holdfast.standby.zookeeper_lease import ZooKeeperLease
@@ -109,19 +110,20 @@ def zookeeper(
     if key_password is not None and not isinstance(key_password, str):
         raise ArgumentError("zookeeper: key_password must be a text", subject="zookeeper", argument="key_password")
     if auth is not None and not callable(auth) and not _is_identity(auth):
-        expected = "('digest', 'user:password'), or a function that returns that"  # what was found may be a secret
+        expected = "('digest', 'user:password'), or a function that returns that"  # the found value may be a secret
         raise ArgumentError(f"zookeeper: auth must be {expected}", subject="zookeeper", argument="auth")
     if acl is not None and (isinstance(acl, str) or not isinstance(acl, Sequence)):
         arguments.refuse("zookeeper", "acl", "a list of ACLs", acl)
     if sasl is not None and not isinstance(sasl, Mapping):
         raise ArgumentError("zookeeper: sasl must be options by name", subject="zookeeper", argument="sasl")
-    seconds = open_lease(f"zk://{hosts}/{path.lstrip('/')}", timeout).timeout  # refuses what is no address
+    seconds = open_lease(f"zk://{hosts}/{path.lstrip('/')}", timeout).timeout  # raises if it is no valid address
     access = Access(auth, acl, tls, ca, certificate, key, key_password, check_hostname, sasl)
     return ZooKeeperLease(hosts, f"/{path.strip('/')}", seconds, access=access)
 
 
 def parse_timeout(text: float | str) -> float:
-    """Seconds: a number, or a text such as ``"2s"``, ``"500ms"``, ``"1m"``."""
+    """Return a timeout in seconds, from a number or a text such as ``"2s"``, ``"500ms"``, ``"1m"``. Raise `LeaseError`
+    unless it is from 200 ms to 60 minutes."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|)\s*", str(text))
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 0.2 <= seconds <= 3600:

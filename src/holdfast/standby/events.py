@@ -1,4 +1,4 @@
-"""What a driver that runs under a lease tells of it."""
+"""The events by which a driver under a lease tells what happens to it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ What = Literal["preparing", "standby", "acquired", "leading", "released", "lost"
 
 @dataclass(frozen=True)
 class LeaseEvent:
-    """Something changed: this driver gets ready, stands by (again when the holder changed), has the lease, leads (the
-    log is open), has given the lease back, or has lost it."""
+    """A change of this driver: it prepares, stands by (again when the holder changed), has acquired the lease, leads
+    (the log is open), has given the lease back (released), or has lost it."""
 
     event: What
     lease: str
     holder: Holder | None = None
-    """Who holds the lease, where that is known."""
+    """The driver that holds the lease, if known."""
 
     trouble: str | None = None
-    """Why the lease cannot be seen now, if that is so."""
+    """Why the lease cannot be read now; None if it can."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long it took: ``prepare``, ``wait``, ``open``, and the phases of opening."""
+    """Phase (``prepare``, ``wait``, ``open``, and the phases of opening) → its seconds."""
 
     epoch: int | None = None
-    """The last complete epoch, when it leads."""
+    """The last complete epoch, in the event ``leading``."""
 
     def to_dict(self) -> dict[str, Any]:
         found = {

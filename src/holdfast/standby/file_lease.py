@@ -1,21 +1,22 @@
 """A lease in a directory that all drivers see: a local path, or any shared POSIX mount.
 
-    <directory>/term-000000000007        who took the 7th term, and a beat that its holder counts up; the highest counts
+    <directory>/term-000000000007        the holder of the 7th term, and a beat that it counts up
 
-A term is taken by linking its file, which fails if there is one: of two drivers only one gets it. Its holder renews it
-by replacing the file with one of a higher beat. A driver that has seen the highest term unchanged for the whole
-timeout, by its own clock, takes the next one; so does, without waiting, one that finds it released.
+The highest term holds the lease. A driver takes a term by linking its file, which fails if the file exists: of two
+drivers only one gets it. The holder renews its term by replacing the file with one of a higher beat. A driver that has
+seen the highest term unchanged for the whole timeout, by its own clock, takes the next term; if the highest term is
+released, it takes the next one without waiting.
 
-Why two never count on the lease at once, whenever either is paused: the holder, after it wrote a beat, looks for a
-higher term; who took a higher term looks, after that, whether the beat has changed, and steps back if so. Whichever
-came first, the other sees it. A holder that is late does not just go on: it must take the next term itself, as anybody
-else.
+Why two drivers never count on the lease at once, whenever one of them is paused: after the holder wrote a beat, it
+looks for a higher term. After another driver took a higher term, it looks whether the beat has changed, and withdraws
+if so. Whichever wrote first, the other sees it. A holder that is late must not simply renew: it must take the next
+term, like any other driver.
 
-What a crash leaves: a hidden file (removed by a later holder), or a term that nobody renews (taken over from after the
-timeout, like any other).
+A crash leaves a hidden file, which a later holder removes, or a term that is not renewed, after which another driver
+takes the next term when the timeout is over.
 
-On a network mount the timeout must be longer than attributes are cached there (NFS: ``actimeo``), or a beat is seen
-late.
+On a network mount the timeout must be longer than the time for which attributes are cached there (NFS: ``actimeo``);
+otherwise a beat is seen late.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class FileLease(Lease):
-    """See the head of this file."""
+    """A lease in a shared directory (see the head of this file)."""
 
     def __init__(
         self, directory: Path, timeout: float, clock: Clock = since_boot, holder: Holder | None = None
@@ -71,7 +72,7 @@ class FileLease(Lease):
                 return self._take(1, None, started)
             found = self._read(top)
             if found is None:
-                return False  # its holder has just gone on to the next term; look again
+                return False  # its holder has just taken the next term: look again
             if self._seen != (top, found):
                 self._seen, self._since = (top, found), self._clock()
                 self._holder = _holder(found)
@@ -108,7 +109,8 @@ class FileLease(Lease):
     # -- terms ------------------------------------------------------------------------------------------------------
 
     def _take(self, term: int, before: tuple[int, bytes] | None, started: float) -> bool:
-        """Take a term; ``before`` is the one that nobody renews any more, as it was seen."""
+        """Try to take a term, and return whether this driver has it. ``before``: the term that was not renewed, and its
+        record as it was seen."""
         if not self._create(term, self._record()):
             return False
         moved = before is not None and self._read(before[0]) not in (before[1], None)
@@ -148,13 +150,13 @@ class FileLease(Lease):
         return json.dumps(record).encode()
 
     def _create(self, term: int, record: bytes) -> bool:
-        """Put a term's file down, unless there is one."""
+        """Create a term's file. Return False if it exists already."""
         try:
             return create_file(self._path(term), record, stem=_stem(term))
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-        # A filesystem without links. Until the record is written, a reader sees an empty one: a change more.
+        # The filesystem has no links. Until the record is written, readers see an empty one: to them that is a beat.
         try:
             with open(self._path(term), "xb") as file:
                 file.write(record)
@@ -166,7 +168,8 @@ class FileLease(Lease):
         replace_file(self._path(term), record, stem=_stem(term))
 
     def _tidy(self) -> None:
-        """Remove what those before left. (One that wakes up puts its own back, and does no harm with it.)"""
+        """Remove the files of earlier terms. (An earlier holder that wakes up may write its file again, which is
+        harmless.)"""
         for name in os.listdir(self._directory):
             found = _TERM.fullmatch(name) or re.fullmatch(r"\.term-(\d{12,})\..*\.tmp", name)
             if found is not None and int(found[1]) < self.term:
@@ -185,7 +188,8 @@ class FileLease(Lease):
 
 
 def _stem(term: int) -> str:
-    """The name of a term; temporary files of it begin with it, so that a later holder can tell which to remove."""
+    """Return the file name of a term. Its temporary files begin with the same name, so that a later holder can tell
+    which ones to remove."""
     return f"term-{term:012d}"
 
 

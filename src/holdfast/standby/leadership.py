@@ -1,7 +1,7 @@
-"""Whether this driver leads: asked before an epoch is begun, and again before it counts.
+"""Whether this driver leads: asked before an epoch begins, and again before it counts.
 
-A driver that was paused finds the lease, the lock or the claims changed when it wakes, and stops. What each of them
-guarantees, and why what the driver was in the middle of never counts: `log/fencing.py`.
+A driver that was paused finds the lease, the lock or the claims changed when it wakes up, and stops. `log/fencing.py`
+says what each of them guarantees, and why the epoch that the driver was in never counts.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from holdfast.standby.lease import Lease
 
 
 class Claims(Protocol):
-    """Who claimed the log locations last (`runtime/replication.py`)."""
+    """The claims on the log locations (`runtime/replication.py`)."""
 
     def fence(self, error: Fenced) -> None:
-        """Another driver may lead: nothing more is made durable."""
+        """Stop making epochs durable, because another driver may lead."""
 
     def check_claims(self) -> None:
-        """Raise `Fenced`, and say by whom, if another driver has taken over."""
+        """Raise `Fenced`, with the process of the new driver, if another driver has taken over."""
 
 
 class Leadership:
-    """What an engine asks. Without a lease it always leads, until its claims say otherwise."""
+    """Tells an engine whether it leads. A driver without a lease always leads, until its claims say otherwise."""
 
     def __init__(self, directory: LogDirectory, lease: Lease | None, stopping: Callable[[], bool]) -> None:
         self._directory = directory
@@ -39,16 +39,17 @@ class Leadership:
 
     @property
     def timeout(self) -> float:
-        """Seconds after which a driver that is gone is missed; 0 if nobody stands by."""
+        """Seconds after which another driver takes over from a dead one; 0 without a lease, when no driver stands
+        by."""
         return 0.0 if self._lease is None else self._lease.timeout
 
     def attach(self, claims: Claims) -> None:
-        """The log is claimed now."""
+        """Give the claims on the log locations, once the log is claimed."""
         self._claims = claims
 
     def check(self) -> bool:
-        """Return when this driver leads, for certain; raise if it does not any more. False if it was told to stop
-        before it knew."""
+        """Wait until it is certain whether this driver leads. Return True if it leads, False if it was told to stop
+        before that was certain. Raise `Fenced` if it does not lead any more."""
         if self._lease is None:
             return True
         try:
@@ -61,6 +62,7 @@ class Leadership:
             raise
 
     def demand(self) -> None:
-        """The same before something counts: not to know is not to lead."""
+        """Return only if this driver leads for certain, before an epoch counts. Raise `LeaseLost` if that is not
+        certain when the driver is told to stop, `Fenced` if it does not lead any more."""
         if not self.check():
             raise LeaseLost("it was not certain who leads when this driver was told to stop; its last epoch is undone")

@@ -1,15 +1,14 @@
-"""A lease: held by one driver at a time, lost when it is not renewed within its timeout.
+"""A lease: one driver at a time holds it, and loses it if it does not renew it within its timeout.
 
-Time is judged by each driver's own clock, never compared between hosts. The holder counts from *before* its last
-confirmed renewal, the others from *after* they saw it, so by the time anybody may take the lease its holder has stopped
-to count on it.
+Each driver measures time by its own clock; clocks of different hosts are never compared. The holder counts the timeout
+from *before* its last confirmed renewal, other drivers from *after* they saw that renewal. So when another driver may
+take the lease, its holder does not count on it any more.
 
-    FOLLOWING ──look──► HELD ◄──confirmed── UNSURE      UNSURE: not confirmed for so long, or cut off: nothing may be
-                          └──────late──────►  │         committed until it is known again who holds it.
+    FOLLOWING ──look──► HELD ◄──confirmed── UNSURE      UNSURE: not confirmed within the timeout, or cut off: nothing
+                          └──────late──────►  │         may be committed until it is known again who holds the lease.
                           LOST ◄──another has─┘
 
-A thread renews a lease that is held. Whoever works under it asks `require` before each thing that must not be done
-twice.
+A thread renews a lease that is held. Work under a lease calls `require` before each action that must not be done twice.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from holdfast.errors import LeaseError, LeaseLost
 Clock = Callable[[], float]
 
 _RENEWALS = 4
-"""So often a lease is renewed within its timeout."""
+"""How often a lease is renewed within its timeout."""
 
 
 class LeaseState(StrEnum):
-    """How a lease stands for this driver."""
+    """The state of a lease, as this driver sees it."""
 
     FOLLOWING = "following"
     HELD = "held"
@@ -47,12 +46,12 @@ class LeaseState(StrEnum):
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lease, as it says itself."""
+    """The process that holds a lease, as it describes itself."""
 
     pid: int | None = None
     host: str | None = None
     since: float | None = None
-    """Seconds since 1970 by the holder's clock; for people."""
+    """When it began, in seconds since 1970 by the holder's clock; only shown to people."""
 
     def __str__(self) -> str:
         return f"pid {self.pid or '?'} on {self.host or '?'}"
@@ -66,31 +65,33 @@ class Holder:
 
     @staticmethod
     def of(said: object) -> Holder:
-        """What a record says; nothing, if it says nothing."""
+        """Return the holder that a record describes; its fields are None if the record is not readable."""
         known = said if isinstance(said, dict) else {}
         return Holder(known.get("pid"), known.get("host"), known.get("since"))
 
 
 def since_boot() -> float:
-    """Seconds, by a clock that goes on while this process, or the host, is paused."""
+    """Return seconds by a clock that also counts the time while this process or the host is paused."""
     if sys.platform == "linux":
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
 
 
 class Lease(ABC):
-    """What drivers use; `look`, `renew`, `holder`, `connect` and `leave` are a kind's own."""
+    """A lease, as drivers use it. A kind of lease implements `connect`, `look`, `renew`, `holder` and `leave`."""
 
     def __init__(self, url: str, timeout: float, clock: Clock = since_boot) -> None:
         self.url = url
-        """Its name: drivers with the same one stand by for each other."""
+        """The name of the lease: drivers with the same name stand by for each other."""
 
         self.timeout = timeout
+        """Seconds."""
+
         self.term = 0
-        """Grows whenever the lease changes hands."""
+        """A number that grows whenever the lease gets another holder."""
 
         self.trouble: str | None = None
-        """Why the last attempt to look or to renew failed, if it did."""
+        """Why the last attempt to look or to renew failed; None if it succeeded."""
 
         self.on_lost: Callable[[], None] | None = None
         """Called once, in another thread, when the lease is lost."""
@@ -107,30 +108,30 @@ class Lease(ABC):
         self._settled = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    # -- what a kind does -------------------------------------------------------------------------------------------
+    # -- implemented by each kind of lease --------------------------------------------------------------------------
 
     @abstractmethod
     def connect(self) -> None:
-        """Make sure that the lease can be used; `LeaseError` if not. `acquire` calls it, if nobody did before; to call
-        it again does no harm."""
+        """Make sure that the lease can be used; raise `LeaseError` if not. `acquire` calls it if it was not called
+        before; a second call has no effect."""
 
     @abstractmethod
     def look(self) -> bool:
-        """See how it stands, and take the lease if it is free: whether it is ours now. Calls `confirm` if so.
-        `LeaseError` if it cannot be seen now."""
+        """Read the lease, and take it if it is free. Return whether this driver has it now, after a call of `confirm`.
+        Raise `LeaseError` if the lease cannot be read now."""
 
     @abstractmethod
     def renew(self) -> None:
-        """Make sure that the lease is still ours, and `confirm` it. `LeaseLost` if it is not, `LeaseError` if that
-        cannot be told now."""
+        """Renew the lease and `confirm` it. Raise `LeaseLost` if this driver does not have it any more, `LeaseError` if
+        that is not known now."""
 
     @abstractmethod
     def holder(self) -> Holder | None:
-        """Who holds it, as far as the last look told."""
+        """Return the holder at the last look; None if not known."""
 
     @abstractmethod
     def leave(self) -> None:
-        """Give up the lease, or the place in the queue, at once; then nothing of it may be used any more."""
+        """Give up the lease, or the place in the queue, at once. No other method may be called after it."""
 
     @property
     def pause(self) -> float:
@@ -138,16 +139,16 @@ class Lease(ABC):
         return min(0.1, self.timeout / 10)
 
     def confirm(self, at: float) -> None:
-        """The lease was ours at a time after ``at``."""
+        """Note that this driver had the lease at a moment after ``at`` (by the lease's clock)."""
         self._confirmed = at
         self._cut_off = False
         self.trouble = None
 
     def cut_off(self) -> None:
-        """Nothing is heard any more: not sure, until it is confirmed again."""
+        """Note that the connection is gone: the lease is unsure until it is confirmed again."""
         self._cut_off = True
 
-    # -- what drivers do --------------------------------------------------------------------------------------------
+    # -- used by drivers --------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> LeaseState:
@@ -161,8 +162,9 @@ class Lease(ABC):
         return LeaseState.UNSURE if late or self._cut_off else LeaseState.HELD
 
     def acquire(self, stopping: Callable[[], bool] = lambda: False, waiting: Callable[[], None] | None = None) -> bool:
-        """Wait for the lease; False if ``stopping`` said so first. ``waiting`` is called after every look in vain.
-        `LeaseError` if it cannot be used at all; if it cannot be seen for a while, that is waited for."""
+        """Wait for the lease. Return True when this driver has it, False if ``stopping`` says so or `release` is called
+        first. ``waiting`` is called after every look without success. Raise `LeaseError` if the lease cannot be used at
+        all; if it only cannot be read for a while, go on waiting."""
         if not self._connected:
             self.connect()
         while not stopping():
@@ -185,8 +187,8 @@ class Lease(ABC):
         return False
 
     def require(self, stopping: Callable[[], bool] = lambda: False) -> bool:
-        """Return when the lease is held, for certain; `LeaseLost` when it is lost. While it is neither, wait; False if
-        ``stopping`` said so first."""
+        """Return True once it is certain that this driver has the lease; wait while that is unsure. Return False if
+        ``stopping`` says so first. Raise `LeaseLost` if the lease is lost."""
         while (state := self.state) is not LeaseState.HELD:
             if state is LeaseState.LOST:
                 raise LeaseLost(self._lost or "", lease=self.url)
@@ -200,8 +202,8 @@ class Lease(ABC):
         return True
 
     def release(self) -> None:
-        """Give the lease up, so that another driver need not wait for its timeout. If another thread waits for it in
-        `acquire`, that one gets False."""
+        """Give the lease up, so that another driver need not wait for its timeout. A thread that waits in `acquire`
+        gets False."""
         with self._taking:
             if self._released:
                 return
@@ -221,7 +223,7 @@ class Lease(ABC):
         self.release()
 
     def _keep(self) -> None:
-        """In a thread: renew, until it is lost or released."""
+        """Renew the lease until it is lost or released. Runs in a thread."""
         while not self._released:
             self._wake.wait(self.timeout / _RENEWALS if self.trouble is None else self.pause)
             self._wake.clear()

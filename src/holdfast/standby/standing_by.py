@@ -1,7 +1,8 @@
-"""Running a flow under a lease: get ready, stand by, open the log when the lease is ours, give it back at the end.
+"""Running a flow under a lease: prepare, stand by, open the log once this driver has the lease, give it back at the
+end.
 
-Getting ready comes before standing in the queue: a driver that is not warm yet should not win over one that is. While
-it waits, it stays warm.
+A driver prepares before it enters the queue: a driver that is not warm should not win over one that is. While it waits,
+it is kept warm.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
     from holdfast.flow import Flow
 
 _WARM_FOR = 30.0
-"""Seconds after which Spark is used again. It ends Python workers that had nothing to do for a minute."""
+"""Seconds after which an empty epoch is run again while waiting: Spark ends Python workers that are idle for a
+minute."""
 
 
 @contextmanager
 def leading(
     flow: Flow, lease: str | Lease, timeout: float | str | None, on_event: Callable[[LeaseEvent], None] | None
 ) -> Iterator[bool]:
-    """Stand by until the flow leads, and open it; False if it was told to stop before. Closes it at the end."""
+    """Stand by until this driver leads, and open the flow. Yield True, or False if the driver was told to stop before.
+    The flow is closed at the end."""
     held = open_lease(lease, timeout)
     with flow._turns.taken("run()"):
         if flow._engine is not None or flow._lease is not None:
@@ -70,7 +73,7 @@ def _led(flow: Flow, held: Lease, on_event: Callable[[LeaseEvent], None] | None)
             yield True
         finally:
             with flow._turns.taken("run()"):
-                flow._standing_by = True  # who comes next must not open the log before the lease is given back
+                flow._standing_by = True  # no other call may open the log before the lease is given back
                 flow._end()
     except Fenced:
         end = "lost"
@@ -82,7 +85,7 @@ def _led(flow: Flow, held: Lease, on_event: Callable[[LeaseEvent], None] | None)
 
 @contextmanager
 def _following(flow: Flow) -> Iterator[None]:
-    """Have the leader's epochs run here, too, while this driver stands by, if the flow's strategy wants that."""
+    """Run the leader's epochs in this driver, too, while the context is open, if the flow's strategy asks for it."""
     with flow._turns.taken("run()"):
         follower = flow._prepared().following()
     if follower is None:
@@ -99,7 +102,7 @@ def _following(flow: Flow) -> Iterator[None]:
 
 
 class _Teller:
-    """Tells of what happens."""
+    """Calls the user's ``on_event`` with what happens to the lease."""
 
     def __init__(self, lease: Lease, on_event: Callable[[LeaseEvent], None] | None) -> None:
         self._lease = lease
@@ -118,7 +121,7 @@ class _Teller:
 
 
 class _Waiting:
-    """Called after every look in vain: tells who holds the lease when that changes, and keeps Spark warm."""
+    """Called after every look that did not get the lease: reports a changed holder, and keeps Spark warm."""
 
     def __init__(self, flow: Flow, lease: Lease, tell: _Teller) -> None:
         self._flow, self._lease, self._tell = flow, lease, tell
@@ -130,7 +133,7 @@ class _Waiting:
         if now != self._told:
             self._told = now
             self._tell("standby", holder=now[0], trouble=now[1])
-        follows = self._flow._settings.strategy.follows  # then Spark has enough to do
+        follows = self._flow._settings.strategy.follows  # a driver that follows keeps Spark warm by that
         if not follows and time.monotonic() - self._warm >= _WARM_FOR:
             with self._flow._turns.taken("run()"):
                 self._flow._prepared().run_empty()

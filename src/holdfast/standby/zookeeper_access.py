@@ -1,13 +1,14 @@
-"""How a driver gets into ZooKeeper: who it says it is, who else may touch its nodes, and TLS.
+"""A driver's access to ZooKeeper: its identity, the ACL of its nodes, and TLS.
 
     zk://host:2181/flows/revenue                                  plain
     zks://host:2281/flows/revenue?ca=/etc/zk/ca.pem               TLS; ``cert`` and ``key`` if servers ask for them
-    HOLDFAST_ZOOKEEPER_AUTH=digest:user:password                  who this driver is, for any of the two
+    HOLDFAST_ZOOKEEPER_AUTH=digest:user:password                  the identity of this driver, for both kinds
     hf.zookeeper("host:2281", "/flows/revenue", auth=provider)    the same from code; provider() → ("digest", "user:…")
 
-Who authenticates owns its nodes: they are created with ZooKeeper's *creator all* ACL, unless ``acl`` says otherwise.
-To delete a driver's node, and so to take its lease away, needs the right to delete children of the lease's path. So the
-ACL of the path is checked when a driver connects: if anybody may create or delete there, the lease protects nothing.
+A driver that authenticates owns its nodes: they are created with ZooKeeper's *creator all* ACL, unless ``acl`` says
+otherwise. To take a driver's lease away, one must delete its node, and that needs the right to delete children of the
+lease's path. So the ACL of the path is checked when a driver connects: if anybody may create or delete nodes there, the
+lease protects nothing.
 
 Secrets are not part of a lease's address: its name (``lease.url``) has neither credentials nor query.
 """
@@ -27,31 +28,32 @@ AUTH = "HOLDFAST_ZOOKEEPER_AUTH"
 KEY_PASSWORD = "HOLDFAST_ZOOKEEPER_KEY_PASSWORD"
 
 Identity: TypeAlias = tuple[str, str]
-"""A scheme of ZooKeeper's, and what it wants: ``("digest", "user:password")``."""
+"""A scheme of ZooKeeper and its credential: ``("digest", "user:password")``."""
 
 _PARAMETERS = ("ca", "cert", "key", "check_hostname")
 
 
 @dataclass(frozen=True)
 class Access:
-    """See the head of this file. Its repr shows no secret."""
+    """The identity, ACL and TLS settings of a driver (see the head of this file). Its repr shows no secret."""
 
     auth: Identity | Callable[[], Identity] | None = field(default=None, repr=False)
-    """Who this driver is, or a function that says it; called when the driver connects."""
+    """The identity of this driver, or a function that returns it and is called when the driver connects."""
 
     acl: Sequence[Any] | None = None
-    """What kazoo takes as ``default_acl`` (see ``kazoo.security``); None: creator all, if there is an ``auth``."""
+    """The ACL of the driver's nodes, as kazoo's ``default_acl`` (see ``kazoo.security``); None: creator all, if there
+    is an ``auth``."""
 
     tls: bool = False
     ca: str | None = None
-    """The file of certificates that servers must be signed by; None: those of the system."""
+    """A file of the certificates by which servers must be signed; None: the certificates of the system."""
 
     certificate: str | None = None
     key: str | None = None
     key_password: str | None = field(default=None, repr=False)
     check_hostname: bool = True
     sasl: Mapping[str, str] | None = field(default=None, repr=False)
-    """What kazoo takes as ``sasl_options``; needs the package pure-sasl."""
+    """The options that kazoo takes as ``sasl_options``; they need the package pure-sasl."""
 
     def __post_init__(self) -> None:
         if self.auth is not None and not callable(self.auth):
@@ -65,11 +67,11 @@ class Access:
 
     @property
     def guarded(self) -> bool:
-        """Whether nodes are to be this driver's own."""
+        """Whether nodes are created with an ACL that protects them."""
         return self.auth is not None or self.sasl is not None or self.acl is not None
 
     def options(self) -> dict[str, Any]:
-        """The arguments of a KazooClient."""
+        """Return the arguments of a KazooClient."""
         from kazoo.security import CREATOR_ALL_ACL
 
         options: dict[str, Any] = {}
@@ -93,7 +95,7 @@ class Access:
 
 
 def access_of(lease: str, scheme: str, user: str, query: str) -> Access:
-    """The access that an address and the environment describe."""
+    """Return the access that an address and the environment describe. Raise `LeaseError` if one of them is wrong."""
     given = dict(parse_qsl(query, keep_blank_values=True))
     unknown = [name for name in given if name not in _PARAMETERS]
     if unknown:

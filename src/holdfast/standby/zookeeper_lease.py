@@ -1,21 +1,23 @@
-"""A lease in ZooKeeper: of the drivers' ephemeral sequential nodes, the first one's holds it.
+"""A lease in ZooKeeper: each driver has an ephemeral sequential node, and the driver of the first node has the lease.
 
     <path>/driver-<token>-0000000042       {"pid": …, "host": …, "since": …}
 
-A node goes with its session, and a session goes when the server has heard nothing for its timeout, which is the
-lease's. Each driver watches the node before its own, so one that goes wakes one driver, not all.
+A node disappears with its session, and the server ends a session when it has heard nothing for the session's timeout,
+which is that of the lease. Each driver watches the node before its own, so a node that disappears wakes one driver, not
+all.
 
-The holder does not wait to be told: it asks for its own node several times per timeout, and counts on the lease for one
-timeout from before the last question that was answered (so a driver that was paused is not sure, the moment it wakes).
-SUSPENDED, when the connection is gone, means not sure as well, until the session is found alive or the node gone.
+The holder does not wait for a message: it asks for its own node several times per timeout. After each answer it counts
+on the lease for one timeout from *before* the question. (So a driver that was paused is not sure of the lease the
+moment it wakes up.) In kazoo's state SUSPENDED, when the connection is gone, it is not sure either, until the session
+is found alive or the node gone.
 
-The server must allow the timeout: ZooKeeper's least session timeout is two of its ticks (4 s unless set otherwise), and
-a shorter one is made as long as that: then others take over later. Its longest is twenty ticks, and a longer one is
-made as short as that; so it must not be asked for, or a holder would count on a lease that it may have lost.
+The server must allow the timeout. ZooKeeper's least session timeout is two ticks (4 s by default); it raises a shorter
+one to that, and another driver then takes over later. Its longest is twenty ticks; it lowers a longer one to that. So a
+longer timeout is refused: a holder would count on a lease that it may have lost.
 
 Kazoo's recipes are not used. A contender of its `Lock` (and `Election`) that does not block loses its place in the
-queue, since ``acquire`` with a timeout removes its node, and one that blocks hears neither that its own node is gone
-nor from when on it may count on the lock; `NonBlockingLease` compares the clocks of hosts.
+queue, because ``acquire`` with a timeout removes its node. A contender that blocks learns neither that its own node is
+gone nor from which moment it may count on the lock. `NonBlockingLease` compares the clocks of hosts.
 """
 
 from __future__ import annotations
@@ -33,19 +35,19 @@ from holdfast.standby.lease import Clock, Holder, Lease, since_boot
 from holdfast.standby.zookeeper_access import Access, open_to_anybody
 
 _LONGEST = 40.0
-"""Seconds: twenty ticks, as ZooKeeper's are unless set otherwise."""
+"""The longest timeout in seconds: twenty of ZooKeeper's ticks, by default."""
 
 _PATIENCE = 10.0
 """Seconds within which a server must answer."""
 
 _SAID = logger("holdfast.zookeeper")
-"""What kazoo says. What matters of it is said by the lease."""
+"""Kazoo's log records. The lease itself reports what matters of them."""
 
-_SAID.addHandler(logging.NullHandler())  # it speaks of every attempt to connect: only a program that asks hears that
+_SAID.addHandler(logging.NullHandler())  # kazoo logs every attempt to connect: shown only if a program asks for it
 
 
 class ZooKeeperLease(Lease):
-    """See the head of this file."""
+    """A lease in ZooKeeper (see the head of this file)."""
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class ZooKeeperLease(Lease):
 
     @property
     def pause(self) -> float:
-        return min(1.0, self.timeout / 2)  # a watch wakes it before
+        return min(1.0, self.timeout / 2)  # a watch wakes the driver earlier
 
     def connect(self) -> None:
         if self._client is not None:
@@ -89,7 +91,7 @@ class ZooKeeperLease(Lease):
                 lease=self.url,
             ) from error
         self._timed_out, self._failed = KazooTimeoutError, KazooException
-        # A session must be found again before it ends: attempts do not become rarer than that.
+        # A session must be found again before it ends, so the pause between attempts stays below its timeout.
         again = {"max_tries": -1, "delay": 0.05, "max_delay": self.timeout / 8, "max_jitter": 0.1}
         options = self._access.options()
         client = KazooClient(hosts=self._hosts, timeout=self.timeout, connection_retry=again, logger=_SAID, **options)
@@ -120,7 +122,8 @@ class ZooKeeperLease(Lease):
         return f"no ZooKeeper server answered within {self._patience:g} s; is the address right{tls}, and does it run?"
 
     def _check_acl(self) -> None:
-        """Whoever may delete children of the path can take the lease away, whatever the ACL of a driver's node."""
+        """Raise `LeaseError` if anybody may delete children of the path: whatever the ACL of a driver's node, its lease
+        could be taken away then."""
         if self._access.guarded and open_to_anybody(self._ask(self._client.get_acls_async(self._path))[0]):
             raise LeaseError(
                 f"lease {self.url}: this driver authenticates, but the path, made before, is open to anybody; set "
@@ -132,7 +135,8 @@ class ZooKeeperLease(Lease):
         started = self._clock()
         children = self._children()
         if self._node not in children:
-            # New, or its session has ended. (A node whose creation was not answered has the token in its name.)
+            # This driver has no node yet, or its session has ended. (A node whose creation was not answered is found by
+            # the token in its name.)
             mine = [name for name in children if self._token in name]
             self._node = mine[0] if mine else self._join()
             children = self._children()
@@ -181,7 +185,7 @@ class ZooKeeperLease(Lease):
             client.close()
 
     def _told(self, state: Any) -> None:
-        """Called by kazoo's thread when the connection comes or goes; must not block."""
+        """Called by kazoo's thread when the state of the connection changes; it must not block."""
         if str(state) != "CONNECTED":
             self.cut_off()
         self._wake.set()
@@ -203,7 +207,8 @@ class ZooKeeperLease(Lease):
             return None
 
     def _ask(self, answer: Any) -> Any:
-        """The answer, within the lease's timeout."""
+        """Return the answer to a question to the server. Raise `LeaseError` if there is none within the lease's
+        timeout, or if it is an error."""
         try:
             return answer.get(timeout=self.timeout)
         except (self._failed, self._timed_out) as error:
@@ -217,5 +222,5 @@ class ZooKeeperLease(Lease):
 
 
 def _place(name: str) -> int:
-    """Its place in the queue: the number that ZooKeeper gave it."""
+    """Return a node's place in the queue: the number that ZooKeeper gave it."""
     return int(name.rpartition("-")[2])

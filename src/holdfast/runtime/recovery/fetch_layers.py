@@ -1,7 +1,7 @@
-"""Bringing layers back: what is there locally, what the log locations hold, and what to fetch.
+"""Fetching layers: lists the local layers and those of the log locations, and fetches the missing ones.
 
-Local layers are used as they are. What they lack is fetched from wherever an intact copy is; a copy that does not have
-its checksum is set aside, and another one used.
+Local layers are used as they are. A missing layer is fetched from any location that has an intact copy; a copy with a
+wrong checksum is set aside, and another copy is used.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from holdfast.trace.layer import list_files, list_layers, verify_layer
 from holdfast.trace.name import LayerName
 
 local_layers = list_layers
-"""The name under which the driver's modules have it."""
+"""`list_layers`, under the name that the driver's modules use."""
 
 
 _ASIDE = "damaged"
-"""The directory of what was set aside, beside that of the layers."""
+"""The directory of layers that were set aside, next to the directory of the traces."""
 
 
 def remove_stale(directories: Sequence[Path], history: History) -> None:
-    """Remove local layers of epochs that are not in the history: what a crash or an abandoned epoch left behind."""
+    """Remove local layers of epochs that are not in the history: a crash or an abandoned epoch left them."""
     for directory in directories:
         remove_temporary(directory)
         for name in local_layers(directory):
@@ -47,7 +47,7 @@ def remove_stale(directories: Sequence[Path], history: History) -> None:
 
 
 def remove_others(directory: Path, owners: Sequence[str]) -> None:
-    """On a member: remove the layers of partitions that others keep, all of which is there."""
+    """On a member: remove the layers of partitions that it does not own. Called when their owners have all of them."""
     own, me = host_path(directory), member()
     mine = [partition_range(each, len(owners)) for each, owner in enumerate(owners) if owner == me]
     for trace in own.iterdir() if own.is_dir() else ():
@@ -57,8 +57,9 @@ def remove_others(directory: Path, owners: Sequence[str]) -> None:
 
 
 def set_aside(path: Path, root: Path, unfit: bool = False) -> bool:
-    """Move a damaged local layer out of the way; whether there was one. Unless it is ``unfit`` although it is what its
-    name says, it must be damaged at a second look: then the first was wrong, and it stays."""
+    """Move a damaged local layer to the directory of layers set aside. Return whether the file exists. The layer is
+    verified once more first, and stays where it is if it is intact; ``unfit`` skips that, for an intact layer that
+    cannot be used."""
     target = root / _ASIDE / path.parent.name
     try:
         if not unfit:
@@ -75,12 +76,12 @@ def set_aside(path: Path, root: Path, unfit: bool = False) -> bool:
 
 
 def has_set_aside(directory: Path) -> bool:
-    """On a member: whether anything was set aside."""
+    """On a member: whether any layer is set aside."""
     return bool(_names(host_path(directory).parent / _ASIDE))
 
 
 def look_again(directory: Path) -> int:
-    """On a member: put back what was set aside once and is what its name says after all; how many layers."""
+    """On a member: put layers that were set aside back into use if they turn out to be intact. Return how many."""
     own = host_path(directory)
     aside, found = own.parent / _ASIDE, 0
     for trace in _names(aside):
@@ -90,7 +91,7 @@ def look_again(directory: Path) -> int:
             try:
                 verify_layer(aside / trace / name)
             except (LogError, FileNotFoundError):
-                continue  # damaged, or not to be read now: it stays, and is looked at again
+                continue  # damaged, or not readable now: it stays set aside until the next look
             (own / trace).mkdir(parents=True, exist_ok=True)
             os.replace(aside / trace / name, own / trace / name)
             found += 1
@@ -109,14 +110,14 @@ Listing = Mapping[str, Sequence[LayerName]]
 
 
 def listed(directory: Path, traces: Sequence[str]) -> Listing:
-    """The local layers of this host."""
+    """Return the local layers of this host."""
     return {trace: local_layers(host_path(directory) / trace) for trace in traces}
 
 
 class Layers:
-    """The layers of all live traces: the local ones, and what the log locations hold.
+    """The layers of all live traces: local ones, and those that the log locations hold.
 
-    The local layers of a partition are those of the member that keeps it; what another has of it does not count.
+    The local layers of a partition are those of its owner; layers that another member has of it do not count.
     """
 
     def __init__(
@@ -129,7 +130,8 @@ class Layers:
         history: History,
         owners: Mapping[tuple[int, int], str] | None = None,
     ) -> None:
-        """``owners``: who is to keep which range of key hashes, if not the runner's own members its partitions."""
+        """``owners``: range of key hashes → the member that is to keep it; None: the runner's partitions and their
+        owners."""
         self._directory = directory
         self._chain = trusting(last)
         self.last = last
@@ -145,21 +147,21 @@ class Layers:
         self._holdings = holdings
 
     def beside(self, holdings: Mapping[int, Holding]) -> Layers:
-        """The same local layers, with what the log locations hold."""
+        """Return a copy with the same local layers and these holdings of the log locations."""
         found = copy(self)
         found._holdings = dict(holdings)
         return found
 
     @property
     def count(self) -> int:
-        """How many local layers there are."""
+        """The number of local layers."""
         return sum(len(names) for listing in self._members.values() for names in listing.values())
 
     def _local(self, trace: str, low: int, high: int) -> Sequence[LayerName]:
-        """The local layers of a range, which is a partition's, or within one member's."""
+        """Return the local layers of a range; the range is a partition's, or a single member has all layers."""
         if self._alone:
             return next(iter(self._members.values()))[trace]
-        # One that is to keep a range, and has kept nothing so far, was not asked.
+        # A member that is to own a range and owns nothing so far was not listed.
         return self._members.get(self._owners[low, high], {}).get(trace, ())
 
     def _remote(self, trace: str) -> list[LayerName]:
@@ -169,27 +171,29 @@ class Layers:
         return [name for listing in self._members.values() for name in listing[trace]]
 
     def _pieces(self, low: int, high: int) -> list[tuple[int, int]]:
-        """The range, or the partitions in it where each has a member of its own."""
+        """Return the range itself, or the partitions in it if they have different owners."""
         if (low, high) in self._owners or self._alone:
             return [(low, high)]
         return [each for each in self._owners if low <= each[0] < high]
 
     def reach(self, trace: str, low: int, high: int, *, others: bool = False) -> int:
-        """How far the range is covered by all copies together; ``others``: with what other members have."""
+        """Return the epoch up to which local layers and copies together cover the range; -1: none. ``others``: count
+        layers that are on other members than the owner, too."""
         remote = [*self._remote(trace), *(self._others(trace) if others else ())]
         return min(
             covered([*self._local(trace, *each), *remote], *each, self._chain) for each in self._pieces(low, high)
         )
 
     def has(self, trace: str) -> int:
-        """How far all partitions are covered by what is where they are kept."""
+        """Return the epoch up to which every partition is covered by its owner's local layers; -1: none."""
         return min(covered(self._local(trace, *each), *each, self._chain) for each in self._pieces(0, 2**64))
 
     def elsewhere(
         self, trace: str, low: int, high: int, epochs: tuple[int, int] | None = None
     ) -> list[tuple[str, Piece]]:
-        """(member, a piece of a layer that it has): what the range's own member lacks to be covered as far as members
-        can; with ``epochs``, to be readable as of each of them."""
+        """Return the pieces of layers that the range's owner lacks and another member has, each with that member:
+        enough to cover the range as far as members can; with ``epochs`` (first, last), to read it as of each of
+        them."""
         if self._alone:
             return []
         found = []
@@ -206,8 +210,8 @@ class Layers:
         high: int,
         epochs: tuple[int, int] | None = None,
     ) -> Iterator[Piece]:
-        """What ``more`` has to add for ``local`` to cover the range as far as both can. Where the number of partitions
-        changed, a part of the range may be whole: of that nothing is needed."""
+        """Yield the pieces of ``more`` that ``local`` needs to cover the range as far as both can. If the number of
+        partitions changed, a part of the range may be whole already: no piece is needed for it."""
         if epochs is not None:
             yield from self._lacking_as_of(local, more, low, high, epochs)
             return
@@ -224,7 +228,7 @@ class Layers:
     def _lacking_as_of(
         self, local: Sequence[LayerName], more: Sequence[LayerName], low: int, high: int, epochs: tuple[int, int]
     ) -> Iterator[Piece]:
-        """What ``more`` has to add for ``local`` to be readable as of each of these epochs."""
+        """Yield the pieces of ``more`` that ``local`` needs to be readable as of each of these epochs (first, last)."""
         here = set(local)
         for epoch in range(epochs[0], epochs[1] + 1):
             for names in (local, [*local, *more]):
@@ -241,7 +245,7 @@ class Layers:
             return cover(names, low, high, upto, self._chain)
 
     def readable(self, trace: str, low: int, high: int, first: int, last: int) -> bool:
-        """Whether the range can be read as of each of these epochs."""
+        """Whether local layers and copies can be read as of each epoch from ``first`` to ``last``, in the range."""
         for part in self._pieces(low, high):
             names = [*self._local(trace, *part), *self._remote(trace)]
             try:
@@ -252,7 +256,8 @@ class Layers:
         return True
 
     def has_epochs(self, trace: str, first: int, last: int) -> bool:
-        """Whether what is where it is kept can be read as of each of these epochs, in all partitions."""
+        """Whether the owners' local layers can be read as of each epoch from ``first`` to ``last``, in all
+        partitions."""
         try:
             for part in self._pieces(0, 2**64):
                 for each in range(max(first, 0), last + 1):
@@ -262,7 +267,8 @@ class Layers:
         return True
 
     def has_changes(self, trace: str, low: int, high: int, after: int, upto: int) -> bool:
-        """Whether what is where the range is kept tells the changes after one epoch, up to another."""
+        """Whether the owner's local layers tell the changes of the epochs after ``after``, up to ``upto``, in the
+        range."""
         try:
             for part in self._pieces(low, high):
                 if after < upto:
@@ -272,19 +278,19 @@ class Layers:
         return True
 
     def sizes(self, fetches: Sequence[Fetch]) -> int:
-        """How many bytes the layers to fetch have in the locations."""
+        """Return the bytes that the layers to fetch have in the locations."""
         return sum(self._holdings[one.locations[0]].layers[one.trace][one.name] for one in fetches)
 
     def missing(
         self, trace: str, ranges: Sequence[tuple[int, int]], epochs: tuple[int, int] | None = None
     ) -> list[Fetch]:
-        """What to fetch so that the local layers cover as much as the log's copies can; with ``epochs``, so that they
-        can be read as of each epoch from one to another, as far as the copies can."""
+        """Return what to fetch so that the local layers cover as much as the copies can; with ``epochs`` (first, last),
+        so that they can be read as of each of these epochs, as far as the copies can."""
         wanted: dict[tuple[str, LayerName], tuple[int, list[tuple[int, int]]]] = {}
         remote = self._remote(trace)
         for low, high in ranges:
             for piece in self._lacking(self._local(trace, low, high), remote, low, high, epochs):
-                # One host needs a layer once, whichever of its partitions want it; a member, what it keeps of it.
+                # A single host fetches a layer once and whole. A member fetches the ranges that it owns.
                 whole = (piece.name.low, piece.name.high)
                 owner, cut = ("", whole) if self._alone else (self._owners[low, high], (piece.low, piece.high))
                 _, cuts = wanted.setdefault((owner, piece.name), (low, []))
@@ -310,7 +316,7 @@ def _low(fetch: Fetch) -> int:
 
 
 def _too_small(error: HoldfastError, size: int, count: int) -> LogError:
-    """The local directory cannot take what has to be brought back."""
+    """Return the error that the local disk has no room for the layers to be fetched."""
     free = error.fields.get("free", -1)
     room = f"{free / 1e6:,.1f} MB are free, and " if isinstance(free, int) and free >= 0 else ""
     return LogError(
@@ -330,8 +336,10 @@ def fetch_missing(
     recovery: RecoveryRecord,
     epochs: Mapping[str, tuple[int, int]] | None = None,
 ) -> Layers:
-    """Bring back what local traces lack and some location has. A damaged copy is set aside, and another one used.
-    ``epochs``: trace → the first and the last epoch as of which it must be readable, if it is not the last alone."""
+    """Fetch the layers that local traces lack and a location has, and return all layers that are there then. A damaged
+    copy is set aside, and another copy is used. ``epochs``: trace → the first and the last epoch as of which the trace
+    must be readable; by default the last epoch alone. Raise the error of a location if no further layer can be fetched,
+    and `LogError` if the local disk is full."""
     asked = epochs or {}
     while True:
         layers = look()

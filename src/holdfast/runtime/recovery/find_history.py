@@ -1,10 +1,10 @@
-"""Finding the history: all records of lineage that any place holds, and which of them are the true ones.
+"""Finding the history: collects all records of lineage that there are, and chooses those of the true history.
 
-Records are looked for in the local stash, the log locations, the sinks, and the local file of epochs that were begun
-(and, of logs of old, in the footers of local layers). What the last ones say of epochs that no driver called complete
-counts only if all layers of such an epoch are there, and with them what outside functions answered: that is in the
-footers of the layers that were made of it. An epoch whose answers are not all known does not count, since a replay asks
-nobody.
+Records are searched in the local stash, the log locations, the sinks, and the local file of begun epochs (for older
+logs, also in the footers of local layers). The file of begun epochs and the footers also have epochs that no driver
+called complete. Such an epoch counts only if all its layers are there, with the answers of outside functions, which are
+in the footers of the layers made from them. An epoch whose answers are not all known does not count, because a replay
+does not ask outside.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from holdfast.trace.layer import layer_metadata
 from holdfast.trace.name import ALL
 
 _LOCAL = "local"
-"""The working directory, among the places that hold lineage."""
+"""The name of the working directory among the places that hold lineage."""
 
 
 def find_history(
@@ -42,12 +42,12 @@ def find_history(
     asking: Mapping[str, Path],
     recovery: RecoveryRecord,
 ) -> tuple[History, int | None]:
-    """The history, from all places that hold lineage, and the first epoch that a driver here once completed and that is
-    not in it (None: there is none): sinks that cannot tell may have been given that.
+    """Return the history, and the first epoch that the stash has as complete and the history does not have (None: there
+    is none): sinks that cannot tell what they have may have been given that epoch.
 
-    ``replicas`` by name; ``sinks``: what each has seen, and the lineage it was given; ``begun``: the file of epochs
-    that were begun; ``directories``: the live local traces; ``asking``: operators that ask outside → the trace whose
-    layers say what was answered."""
+    ``replicas``: name → replica; ``sinks``: what each sink has seen, and the lineages that it was given; ``begun``: the
+    file of begun epochs; ``directories``: the live local traces; ``asking``: operator that asks outside → the trace
+    whose layers have the answers. Raise `LogDamaged` if the stash is damaged and no copy has the lost records."""
     away: dict[str, Exception] = {}
     readers = {name: partial(read_location, replica) for name, replica in replicas.items()}
     found = read_places({_LOCAL: lambda _: read_working(stash)}, readers, away)
@@ -67,11 +67,11 @@ def find_history(
     others = [record for record in read_begun(begun) if record.epoch > after]
     others += _footers(directories, after)
     if damaged:
-        # What the stash lost may be there. (What was begun last may not have been complete: see below.)
+        # The other places may have records that the stash lost. (Later epochs may not be complete: see below.)
         records += [_completed(record, asking) or record for record in others if record.epoch <= newest]
         recovery.damaged += [f"{stash}: line {each.line}: {each.why}" for each in damaged]
     history = choose(records, seen_by_sinks)
-    # Where every record has its parent nothing is lost: later epochs are of a branch that was not chosen.
+    # If every record has its parent, no record is lost: later epochs are of a history that was not chosen.
     if damaged and orphans(records) and any(record.epoch > history.last for record in records):
         where = f"lineage {stash}: line {damaged[0].line}"
         raise LogDamaged(f"{where}: {damaged[0].why}, and no other copy of it was found", path=str(stash))
@@ -95,18 +95,19 @@ def _found(recovery: RecoveryRecord, where: str, last: int) -> None:
 
 
 def _footers(directories: Sequence[Path], after: int) -> Iterator[Lineage]:
-    """The lineage that local layers of later epochs carry."""
+    """Yield the lineages in the footers of local layers of epochs after ``after``."""
     for directory in directories:
         for name in local_layers(directory):
             if name.last > after:
                 try:
                     yield from from_lines(layer_metadata(directory / name.text()).get(LINEAGE, "").encode())
                 except (LogDamaged, ValueError, FileNotFoundError):
-                    continue  # a torn layer says nothing; it will be found out when it is used
+                    continue  # a torn layer says nothing; it is reported when it is used
 
 
 def _completed(record: Lineage, asking: Mapping[str, Path]) -> Lineage | None:
-    """An epoch that no driver called complete, with what was answered in it; None if a layer does not say that."""
+    """Return the record of an epoch that no driver called complete, with the answers from its layers; None if a layer
+    does not tell its answers."""
     answers: dict[str, dict[str, str]] = {}
     for operator, directory in asking.items():
         for name in local_layers(directory):

@@ -1,9 +1,9 @@
 """Rows that code pushed, held by the driver until they are safe.
 
-They are in the log and nowhere else (`connectors/input.py`). Where the log's layers are on one host with the driver,
-they live and die together. Where each member has its own, the loss of one takes layers along that no copy has yet: then
-the rows are taken from here again. When the flow lets go of its log and opens it again (`Flow.rescale`, a declaration),
-what is held goes over.
+These rows are in the log and nowhere else (`connectors/input.py`). If the layers are on the driver's host, rows and
+driver are lost together. If each member has layers of its own, the loss of a member may take along layers that have no
+copy yet: the rows are then taken from here again. When a flow closes its log and opens it again (`Flow.rescale`, a
+declaration), the next engine gets the held rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from holdfast.plan.nodes import Field
 
 
 class HeldInput:
-    """What epochs took of sources that cannot be read again."""
+    """The rows that epochs took of sources that cannot be read again."""
 
     def __init__(self) -> None:
         self._parts: dict[tuple[str, int], list[Part]] = {}
@@ -24,18 +24,18 @@ class HeldInput:
         self._parts[name, epoch] = list(parts)
 
     def keep(self, wanted: Callable[[str, int], bool]) -> None:
-        """Let go of all else: of a source, what an epoch took."""
+        """Forget the rows of every (source, epoch) for which ``wanted`` is False."""
         self._parts = {key: parts for key, parts in self._parts.items() if wanted(*key)}
 
     def release(self, safe: int) -> None:
-        """Epochs up to ``safe`` are in the copies."""
+        """Forget the rows of epochs up to ``safe``, which copies hold."""
         self._parts = {key: parts for key, parts in self._parts.items() if key[1] > safe}
 
     def __contains__(self, key: tuple[str, int]) -> bool:
         return key in self._parts
 
     def source(self, name: str, epochs: Sequence[int], fields: tuple[Field, ...]) -> Source:
-        """What epochs took of a source, as a source."""
+        """Return a source that gives what these epochs took of a source."""
         return _Held(fields, [part for epoch in epochs for part in self._parts[name, epoch]])
 
 

@@ -1,9 +1,9 @@
-"""Layers from one member to another.
+"""Hands layers over from one member to another.
 
-When members come or go, a partition may change hands although its member is still there. The new one takes from the
-log's copies what they have; what they lack yet, the old one has, and hands over: nothing is computed again that anybody
-holds. The bytes go through the driver. They are few: of the layers of the epochs that are not safe, the keys that
-change hands.
+When members come or go, a partition may change its owner although the old owner is still there. The new owner takes
+from the log's copies what they have; layers that no copy has yet are handed over by the old owner. So nothing is
+computed again that a member or a copy still has. The bytes go through the driver. They are few: only layers of epochs
+that are not safe, and only the keys that change owners.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from holdfast.trace.name import LayerName
 from holdfast.trace.search import open_slice
 
 _BATCH = 256
-"""So many layers are handed over at once."""
+"""The number of layers that are handed over at once, so that the driver can hold them in memory."""
 
 
 @dataclass(frozen=True)
 class LayerTransfer:
-    """A layer that the member of a partition lacks and another one has."""
+    """A layer that the owner of a partition lacks and another member has."""
 
     giver: str
+    """The member that has the layer."""
+
     directory: str
-    """Of the trace."""
+    """The directory of the trace."""
 
     name: LayerName
     low: int
-    """The partition begins here."""
+    """The first key hash of the partition."""
 
     cut: tuple[int, int]
-    """The range of key hashes that is lacked."""
+    """The range of key hashes that the owner lacks."""
 
     data: bytes = b""
 
@@ -56,14 +58,15 @@ def hand_over(
     recovery: RecoveryRecord,
     epochs: Mapping[str, tuple[int, int]] | None = None,
 ) -> Layers:
-    """Have every partition's member take what only other members have. What is there then. ``epochs``: trace → the
-    first and the last epoch as of which it must be readable, if it is not the last alone."""
+    """Give every partition's owner the layers that only other members have. Return the layers that are there then.
+    ``epochs``: trace → the first and the last epoch as of which the trace must be readable; by default the last epoch
+    alone."""
     layers = look()
     wanted: dict[tuple[str, str, LayerName, int], tuple[int, int]] = {}
     for trace in traces:
         for low, high in ranges:
             for giver, piece in layers.elsewhere(trace, low, high, (epochs or {}).get(trace)):
-                key = (giver, trace, piece.name, low)  # of one partition the pieces of a layer are neighbours
+                key = (giver, trace, piece.name, low)  # within a partition, the pieces of a layer are adjacent
                 first, last = wanted.get(key, (piece.low, piece.high))
                 wanted[key] = min(first, piece.low), max(last, piece.high)
     done = 0
@@ -83,7 +86,7 @@ def hand_over(
 
 
 def _batches(wanted: Sequence[LayerTransfer]) -> Iterator[Sequence[LayerTransfer]]:
-    """So many at a time that the driver can hold them."""
+    """Yield the transfers in batches that the driver can hold in memory."""
     for first in range(0, len(wanted), _BATCH):
         yield wanted[first : first + _BATCH]
 
@@ -93,7 +96,8 @@ def _low(handing: LayerTransfer) -> int:
 
 
 def read_layers(wanted: Sequence[LayerTransfer]) -> list[LayerTransfer]:
-    """On the member that has them. What is damaged, or merged in the meantime, is left out."""
+    """On the giver: return the transfers with their bytes. Layers that are damaged, or were merged in the meantime, are
+    left out."""
     found = []
     for one in wanted:
         directory = host_path(one.directory)
@@ -110,7 +114,7 @@ def read_layers(wanted: Sequence[LayerTransfer]) -> list[LayerTransfer]:
 
 
 def _cut(directory: Path, one: LayerTransfer, whole: bytes) -> tuple[LayerName, bytes]:
-    """The part of a layer that is lacked, as a layer."""
+    """Return the part of a layer that the owner lacks, as the name and bytes of a layer of its own."""
     name, (low, high) = one.name, one.cut
     if (low, high) == (name.low, name.high):
         return name, whole
@@ -125,7 +129,7 @@ def _cut(directory: Path, one: LayerTransfer, whole: bytes) -> tuple[LayerName, 
 
 
 def write_layers(given: Sequence[LayerTransfer]) -> list[int]:
-    """On the member that needs them; how many there are."""
+    """On the new owner: write the layers. Return how many there were."""
     for one in given:
         directory = host_path(one.directory)
         try:

@@ -1,4 +1,4 @@
-"""A source's own rows as the log keeps them: read again to fill an operator that is new, or to replay an epoch."""
+"""The rows of a source as its log keeps them: they are read again to fill a new operator, or to replay an epoch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RowsPart:
 
 @dataclass(frozen=True)
 class ChangePart:
-    """What one epoch changed in one partition."""
+    """The change of one epoch in one partition."""
 
     kept: ViewLog
     epoch: int
@@ -45,7 +45,8 @@ class ChangePart:
 
 
 def _as_arrived(change: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A change that a source's log has, as the source gives it: for one whose rows are versions, as arrivals."""
+    """Return a change of a source's log in the form in which the source gives it: if the source's rows are versions,
+    as arrivals."""
     if change.num_columns <= len(schema):
         change = logged_arrivals(change, len(schema) + 1 - change.num_columns)
     return change.rename_columns([*schema.names, "_diff"])
@@ -53,7 +54,7 @@ def _as_arrived(change: pa.Table, schema: pa.Schema) -> pa.Table:
 
 @dataclass(frozen=True)
 class ConvertedPart:
-    """All rows of one partition as of an epoch, kept under another schema; ``fields`` are the log's of now."""
+    """All rows of one partition as of an epoch, from a log of another schema. ``fields``: those of the present log."""
 
     kept: ViewLog
     epoch: int
@@ -67,7 +68,7 @@ class ConvertedPart:
 
 
 class _FromLog(Source):
-    """A source that is read from the log; it offers nothing by itself."""
+    """A source that is read from the log; it has no offers."""
 
     retracts = True
     part: type[RowsPart] | type[ChangePart]
@@ -89,7 +90,7 @@ class _FromLog(Source):
 
 @dataclass(frozen=True)
 class ReadPart:
-    """What one epoch changed, as it was read."""
+    """The change of one epoch, already read."""
 
     change: pa.Table
 
@@ -98,7 +99,7 @@ class ReadPart:
 
 
 class ReadChange(Source):
-    """What an epoch changed in a kept source, for a flow whose tasks cannot read that log."""
+    """The change of an epoch in a kept source, for a flow whose tasks cannot read that log."""
 
     retracts = True
 
@@ -123,7 +124,7 @@ class LoggedRows(_FromLog):
 
 
 class LoggedChange(_FromLog):
-    """What an epoch changed in a kept source."""
+    """The change of an epoch in a kept source."""
 
     part = ChangePart
 

@@ -1,4 +1,4 @@
-"""What a recovery does, taken down while it goes on; `Recovery` is what users see of it."""
+"""The record of a recovery, written while it runs; users see it as a `Recovery`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class RecoveryRecord:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def note_read(self, where: dict[str, list[int]], name: str, epochs: Iterable[int], filling: bool) -> None:
-        """Input of these epochs was read: ``where`` is ``sources`` or ``logs``; ``filling``: to fill operators."""
+        """Note that input of these epochs was read. ``where`` is ``self.sources`` or ``self.logs``; ``filling``: it was
+        read to fill operators."""
         where[name] = sorted({*where.get(name, ()), *epochs})
         if filling:
             self.read = sorted({*self.read, name})
@@ -46,8 +47,8 @@ class RecoveryRecord:
     def note(
         self, first: int, epoch: int, where: Mapping[str, Iterable[int]], run: Mapping[str, Iterable[int]]
     ) -> None:
-        """Epochs ``first`` … ``epoch`` were computed again, for these operators and partitions; ``run``: what had to be
-        computed for that."""
+        """Note that epochs ``first`` to ``epoch`` were computed again. ``where``: the operators whose layers were
+        written, with their partitions; ``run``: the operators that had to run for that."""
         if first == epoch:
             self.epochs = sorted({*self.epochs, epoch})
         else:
@@ -59,11 +60,11 @@ class RecoveryRecord:
 
     @property
     def work(self) -> tuple[object, ...]:
-        """What was done, for telling whether anything was."""
+        """A value that changes whenever the recovery has done something."""
         return self.layers_fetched, self.layers_handed, tuple(self.epochs), self.filled, len(self.damaged)
 
     def result(self) -> Recovery:
-        """What was done so far, as it is now."""
+        """Return an immutable copy of the record as it is now."""
         return Recovery(**{name: _frozen(value) for name, value in vars(self).items()})
 
 

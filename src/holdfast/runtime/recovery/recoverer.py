@@ -1,16 +1,17 @@
-"""Recovery: from whatever is left to a flow that goes on, exactly.
+"""Recovery: brings every live trace back to the last epoch, exactly, from what a crash or a loss has left.
 
 1. **Lineage.** The history is found (`runtime/recovery/find_history.py`). What a sink has seen is always part of it.
-2. **Layers.** Local layers of that history are used as they are; what they lack is fetched
+2. **Layers.** Local layers of that history are used as they are; missing layers are fetched from copies
    (`runtime/recovery/fetch_layers.py`).
-3. **Replay.** What no copy holds is computed again, alone (`coordinator/recovery_plan.py` plans it,
-   `runtime/recovery/replay.py` carries it out), from the nearest logs, and from the lineage where there is none.
+3. **Replay.** State that no copy holds is computed again, and no other state (`coordinator/recovery_plan.py` plans it,
+   `runtime/recovery/replay.py` carries it out): from the nearest logs, or from the sources by lineage if no log holds
+   the input.
 
-Every step only adds layers whose names say what they are, so a crash anywhere in it leaves a log from which the same
-recovery, run again, has less to do. A layer that turns out to be damaged later is treated in the same way: it is set
-aside, steps 2 and 3 are done again, and the work that met it is repeated.
+Every step only adds layers whose names say what they are. So after a crash in any step the same recovery can run again
+and has less to do. A layer that turns out to be damaged later is treated in the same way: it is set aside, steps 2 and
+3 are done again, and the work that met it is repeated.
 
-The file is long because each of these steps may be met in the middle of another.
+The file is long because damage or a loss may be met in the middle of any of these steps, so that they call each other.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from holdfast.task.program import partition_range
 
 _LOOKS = 3
 _REPAIRS = 10
-"""So often one piece of work may find a damaged layer before it gives up."""
+"""How often one piece of work may meet a damaged layer before it gives up."""
 
 T = TypeVar("T")
 
 
 @contextmanager
 def timed(recovery: RecoveryRecord, phase: str) -> Iterator[None]:
-    """Count the time of a phase."""
+    """Add the seconds that the context takes to a phase of the record."""
     started = time.perf_counter()
     try:
         yield
@@ -62,9 +63,9 @@ class Recoverer:
     def __init__(
         self, flow: OpenFlow, again: Again, fresh: Collection[str], rested: Collection[str], recovery: RecoveryRecord
     ) -> None:
-        """``again`` runs a replay, by the flow's own job or another; ``fresh``: the operators that are new; ``rested``:
-        those that keep inputs which were not declared for a while, and in that time got nothing; ``recovery``: the
-        record of opening the flow."""
+        """``again`` runs a replay, by the flow's own job or another. ``fresh``: the new operators. ``rested``: the logs
+        of inputs that were not declared for a while, and got no rows in that time. ``recovery``: the record of opening
+        the flow."""
         self._flow = flow
         self._compiled = flow.compiled
         self._state = flow.state
@@ -74,24 +75,24 @@ class Recoverer:
         self._fresh: Collection[str] = fresh
         self._rested = frozenset(rested)
         self._later = flow.state.edits.later(flow.compiled.flow)
-        """The operators that the flow has had for some epochs only."""
+        """The operators that were added to the flow after its first epoch."""
 
         self._taken = False
         self._looked = False
         self._opening = True
         self._together = False
-        """Whether what is met from now on belongs to the same recovery."""
+        """Whether all damage that is met from now on goes into one record."""
 
         self.recovery = recovery
-        """What the last recovery did."""
+        """The record of the last recovery."""
 
         self.filled = -1
-        """The last epoch as of which a recovery has filled state since the flow was opened. One step may need several
-        recoveries, and each has a record of its own."""
+        """The last epoch as of which state was filled since the flow was opened; -1: none. It is kept beside `recovery`
+        because one step may need several recoveries, each with its own record."""
 
     @contextmanager
     def following(self, former: Mapping[str, FormerLog]) -> Iterator[None]:
-        """Have the logs of inputs whose schema changed be made of those that they had."""
+        """While the context is open, make the logs of inputs whose schema changed from their former logs."""
         self._replaying.former.update(former)
         try:
             yield
@@ -99,16 +100,17 @@ class Recoverer:
             self._replaying.former.clear()
 
     def open(self) -> None:
-        """Bring every live trace to the last epoch, when a flow is opened."""
+        """Bring every live trace to the last epoch: when a flow is opened, and when its layers were damaged or
+        moved."""
         self._opening = True
         self.repairing(self._recover)
         self._opening = False
-        self._fresh = ()  # what is lost from now on was there
+        self._fresh = ()  # from now on no operator is new: lost state is recovered, not filled
         self._durability.look()
 
     @contextmanager
     def one_record(self) -> Iterator[RecoveryRecord]:
-        """Have all that is met in the meantime be one recovery; its record."""
+        """Count everything that is repaired while the context is open as one recovery. Yield its record."""
         self.recovery, self._together = RecoveryRecord(epoch=self._state.epochs.last), True
         try:
             yield self.recovery
@@ -116,7 +118,7 @@ class Recoverer:
             self._together = False
 
     def repair(self, found: Sequence[LogDamaged]) -> None:
-        """Repair what background work found damaged."""
+        """Repair layers that background work found damaged."""
         self.recovery = RecoveryRecord(epoch=self._state.epochs.last)
         self._opening = True
         for error in found:
@@ -124,11 +126,13 @@ class Recoverer:
         self.open()
 
     def adopt(self, settle: bool) -> None:
-        """Members came or went: have those that are there now take their share; ``settle``: as it is at rest."""
+        """Assign partitions anew after members came or went, and bring layers to the new owners. ``settle``: take the
+        assignment at rest, which depends on the members alone."""
         self.adopted(self._runner.refresh(settle))
 
     def adopted(self, changed: bool) -> None:
-        """The same after a look who is there; ``changed``: a partition has another member than before."""
+        """Bring layers to their owners after the runner has looked which members are there. ``changed``: a partition
+        has a new owner."""
         self._taken = False
         if changed:
             self.rebalance()
@@ -136,8 +140,7 @@ class Recoverer:
             self.repairing(self._take_over)
 
     def rebalance(self) -> None:
-        """Partitions have other members than before: bring what they lack. What the members before have of them is of
-        no use then."""
+        """Bring the new owners of partitions the layers that they lack, and then remove the former owners' layers."""
         self._taken = False
         if not self._together:
             self.recovery = RecoveryRecord(epoch=self._state.epochs.last)
@@ -145,15 +148,15 @@ class Recoverer:
         self.remove_others()
 
     def remove_others(self) -> None:
-        """Have members remove the layers of partitions that others keep."""
+        """Have each member remove the layers of partitions that it does not own."""
         directory, owners = self._compiled.directory, self._runner.owners()
-        with suppress(MemberUnreachable):  # one that cannot be reached keeps it
+        with suppress(MemberUnreachable):  # a member that cannot be reached keeps them
             self._runner.everywhere("removing what others keep", lambda: remove_others(directory, owners))
 
     def repairing(self, work: Callable[[], T], gives_up: Callable[[Exception], bool] = lambda error: False) -> T:
-        """Do ``work``; when it meets a layer that is damaged or gone, recover, and do it again; unless ``gives_up``
-        says of the error that it is to be raised."""
-        told = self._opening or self._together  # one record for all that is met on the way
+        """Do ``work`` and return its result. When it meets a damaged or lost layer, recover and do it again, unless
+        ``gives_up`` says that the error is to be raised."""
+        told = self._opening or self._together  # whether the current record takes what is repaired here
         for _ in range(_REPAIRS):
             try:
                 return work()
@@ -167,11 +170,11 @@ class Recoverer:
         return work()
 
     def recover_from(self, error: LogDamaged | MemberUnreachable) -> None:
-        """Set a damaged layer aside and recover without it; raise the error again if that changes nothing."""
+        """Set a damaged layer aside and recover without it. Raise ``error`` if that changes nothing."""
         for attempt in range(_REPAIRS):
             aside, before = False, self.recovery.work
             if isinstance(error, MemberUnreachable):
-                # Somebody cannot be reached: see who can, and go on with those.
+                # A member cannot be reached: look which members are there, and go on with them.
                 if attempt:
                     time.sleep(0.2 * attempt if self._runner.threads else 0.0)
                 self._runner.refresh()
@@ -191,8 +194,8 @@ class Recoverer:
         raise error
 
     def _set_aside(self, error: LogDamaged | MemberUnreachable) -> bool:
-        """Take a damaged layer out of use; False if the error does not name one. (One that is gone needs no taking
-        away; what to do is the same.)"""
+        """Take the damaged layer that ``error`` names out of use. Return False if it names none. (A layer that is gone
+        needs no removal, and is recovered in the same way.)"""
         path = error.fields.get("path")
         if not isinstance(path, str):
             return False
@@ -219,7 +222,7 @@ class Recoverer:
         ranges = [partition_range(partition, self._runner.partitions) for partition in range(self._runner.partitions)]
         self._fetch_former(ranges)
 
-        listed: list[Layers] = []  # what members have, when they were asked a moment ago
+        listed: list[Layers] = []  # the members' layers if they were just listed, to be used once
 
         def look() -> Layers:
             self._durability.look()
@@ -248,14 +251,16 @@ class Recoverer:
         if whole:
             return
         self._fresh = {*self._fresh, *self._as_new(layers), *self._cannot_undo(layers, ranges)}
-        # What is new is filled from what is not: that must be whole first. What reads it comes with it.
+        # New operators are filled from the state of the others, which must be whole first. Operators that read new ones
+        # are recovered with them.
         self._replay(self._plan(layers, ranges, self._with_readers(self._fresh)), layers)
         if self._fresh:
             layers = self._layers(traces, self._durability.holdings)
             self._replay(self._plan(layers, ranges), layers)
 
     def _look_again(self) -> bool:
-        """What was set aside may have been good, and only not to be read then; whether a local layer was."""
+        """Look once more at layers that were set aside, since the reason may have passed (a disk that could not be
+        read). Return whether a local layer is back in use."""
         if self._looked:
             return False
         self._looked = True
@@ -267,7 +272,7 @@ class Recoverer:
         return any(found.values())
 
     def _layers(self, traces: Sequence[str], holdings: Mapping[int, Holding]) -> Layers:
-        found = dict(holdings)  # rounds go on meanwhile
+        found = dict(holdings)  # a copy: rounds in other threads change the original
         return Layers(
             self._runner, traces, self._compiled.directory, self._state.epochs.last, found, self._state.history
         )
@@ -282,15 +287,15 @@ class Recoverer:
         return new | {operator for operator in flow.operators if flow.ancestors({operator}) & new}
 
     def _as_new(self, layers: Layers) -> Iterator[str]:
-        """The operators that were filled once, and lost before any copy had what they were filled with. The input of
-        the epochs before may have been released: they are filled again."""
+        """Return the operators that were filled when they were added, and then lost before any copy had that state.
+        They are filled again, because the input of the epochs before may have been released."""
         for operator in set(self._later) - self._compiled.drawing:
             if any(layers.reach(trace, 0, 2**64) < 0 for trace in self._compiled.traces[operator]):
                 yield operator
 
     def _cannot_undo(self, layers: Layers, ranges: Sequence[tuple[int, int]]) -> Iterator[str]:
-        """The operators that lost a rewind, and whose traces do not tell what it undid: they were computed for it, as a
-        new view is, and so they are again."""
+        """Return the operators that lost the epoch of a rewind and whose traces no longer tell what it undid. The
+        rewind computed them as a new view is computed, so they are filled again."""
         last, rewinds = self._state.epochs.last, self._state.rewinds.since(-1)
         for operator in set(self._compiled.traces) - self._compiled.drawing if rewinds else ():
             traces = self._compiled.traces[operator]
@@ -309,7 +314,8 @@ class Recoverer:
             for replay in plan:
                 failpoints.reach("recovery.before_replay")
                 if replay.first == 0:
-                    # All rows so far, also if it is the first epoch alone: its change is what was there after it.
+                    # This replay takes all rows so far, so operators that are new must ask outside. That is also true
+                    # of the first epoch alone: its change is all rows that were there after it.
                     replay = replace(replay, asking=frozenset(self._fresh))
                 self._replaying.carry_out(replay, layers, recovery)
                 self.filled = max(self.filled, -1 if recovery.filled is None else recovery.filled)
@@ -320,14 +326,15 @@ class Recoverer:
         return f"flow '{self._compiled.declared.name}'"
 
     def _names(self, plan: Sequence[Replay]) -> str:
-        """The views that a recovery fills, for people."""
+        """Return the names of up to three views that a recovery fills, as text for users."""
         written = {operator for replay in plan for operator in replay.write}
         names = [name for name, log in self._compiled.flow.views.items() if log in written]
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "state"
 
     def _fetch(self, look: Callable[[], Layers], traces: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Layers:
-        """Bring back what is missing. A location that does not answer may hold it: what a log still holds is not
-        computed again, so that is waited for a little, and then an error."""
+        """Fetch missing layers from the log's locations, and return what is there then. If layers are still missing and
+        a location does not answer, that location may hold them, and state that a log still holds is not computed
+        again: try a few times, then raise `StoreError`."""
         kept = [
             trace for operator, some in self._compiled.traces.items() if operator not in self._fresh for trace in some
         ]
@@ -346,9 +353,10 @@ class Recoverer:
         )
 
     def _fetch_former(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Bring back the logs that views had before they were edited, as far as a sink has still to be brought away
-        from them. They cannot be computed again: what they meant is not declared any more. (If it is declared again,
-        the log is filled as of the last epoch: what it was as of those that a sink needs is in what it was alone.)"""
+        """Fetch the former logs of edited views from which a sink still needs a difference. They cannot be computed
+        again, because the former query is not declared any more. (If it is declared again, its log is filled as of the
+        last epoch; only the former log tells the earlier epochs that a sink needs.) Raise `SinkError` if epochs of such
+        a log are missing everywhere, and `LogDamaged` for the former log of an input."""
         logs = {version.trace: log for version, log in self._state.edits.former().items()}
         returned = {trace: (log.since, log.upto) for trace, log in logs.items() if trace in self._compiled.layouts}
         former = {trace: (log.upto, log.view) for trace, log in logs.items() if trace not in returned}
@@ -388,8 +396,8 @@ class Recoverer:
             )
 
     def reading_former(self, trace: str, epoch: int, read: Callable[[], T]) -> T:
-        """Read a log that a view had before it was edited as of an epoch. What is damaged or missing is fetched, if a
-        copy has it; it cannot be computed again."""
+        """Read a view's former log (from before an edit) as of an epoch. Damaged or missing layers are fetched if a
+        copy has them; they cannot be computed again."""
         problem = ""
         for _ in range(_REPAIRS):
             try:
@@ -452,8 +460,8 @@ class Recoverer:
         )
 
     def _after_a_rest(self, covers: dict[tuple[str, int], int], last: int) -> list[Replay]:
-        """What brings operators to the last epoch that got nothing for a while, in one go for all of that; what it will
-        have done is taken as done in ``covers``."""
+        """Return the replays that bring rested operators (`_rested`) to the last epoch, one replay for the whole gap.
+        In ``covers``, these operators are marked as covered up to the last epoch."""
         places: dict[int, dict[str, set[int]]] = {}
         for (operator, partition), upto in covers.items():
             if operator in self._rested and 0 <= upto < last:
@@ -466,7 +474,8 @@ class Recoverer:
         return replays
 
     def whole(self, absent: Mapping[str, Known]) -> dict[str, int]:
-        """The logs of inputs that are not declared which are whole here, and so can be copied: trace → last epoch."""
+        """Return the logs of undeclared inputs that are whole in the working directory and so can be copied: trace →
+        last epoch."""
         logs = {known.version.trace: known.upto or 0 for known in absent.values()}
         if not logs or self._runner.scattered:
             return {}
@@ -474,7 +483,8 @@ class Recoverer:
         return {trace: upto for trace, upto in logs.items() if layers.has(trace) >= upto}
 
     def _check_input(self, covers: Mapping[tuple[str, int], int]) -> None:
-        """Rows that were pushed by code are in the log and nowhere else: what no copy of it holds is gone."""
+        """Raise `LogDamaged` if rows that code pushed are missing: they are only in the log, and cannot be taken from a
+        source again."""
         for name, source in self._compiled.declared.sources.items():
             log = self._compiled.flow.views.get(name)
             if (
@@ -492,7 +502,7 @@ class Recoverer:
                 for epoch, _ in self._flow.intake.taken[name]
                 if epoch > upto
                 and (name, epoch) not in self._flow.pushed
-                and self._state.rewinds.retaken(epoch) is None  # it is read where it was taken before
+                and self._state.rewinds.retaken(epoch) is None  # retaken rows are in the epoch that first took them
             ]
             if lost:
                 raise self._incomplete(name, lost[0], lost[-1])

@@ -1,13 +1,13 @@
-"""Carrying out a replay: computing lost layers again from the nearest thing that any log still holds.
+"""Carries out a replay: lost layers are computed again from the nearest logs that still hold their input.
 
-The plan (`coordinator/recovery_plan.py`) says which operators lost which epochs. What they need is the change of their
-inputs at the epoch, and wherever a view or a kept source on the way back has a log that can give it, the walk ends
-there: for the replay the dataflow is built anew with those logs as sources (`CompiledFlow.reading`); what a rewrite
-fused with a view is answered from its rows (`plan/answering.py`). Operators behind them are not run, and sources that
-lie behind them are not read. Only where no log is on the way is the input of a source read again.
+The plan (`coordinator/recovery_plan.py`) says which operators lost which epochs. They need the change of their inputs
+at the epoch. The search for it walks back through the dataflow and ends at each view or kept source whose log has that
+change. For the replay the dataflow is built anew with those logs as sources (`CompiledFlow.reading`); an operator that
+a rewrite fused with a view is answered from the view's rows (`plan/answering.py`). Operators upstream of these logs are
+not run, and sources upstream of them are not read. The input of a source is read again only if no log is on the way.
 
-A log cannot stand in for an operator that is itself to be written. If one lies between two lost operators, the two are
-computed apart: the lower one from the log, the upper one from what is before it.
+A log cannot stand in for an operator that is itself to be written. If such a log lies between two lost operators, they
+are computed in two replays, each from the logs or sources that lie before it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Again = Callable[[Replay, Sequence[Work], Job | None], set[str]]
 
 @dataclass(frozen=True)
 class _Reading:
-    """A way to compute some operators: a dataflow, in which logs are sources, and a job for it (None: the flow's)."""
+    """A way to compute some operators: a dataflow in which logs are sources, and a job for it (None: the flow's)."""
 
     flow: Dataflow
     logs: frozenset[str]
@@ -40,7 +40,7 @@ class _Reading:
 
 
 class ReplayRun:
-    """Carries out replays, and takes note of what they ran and read."""
+    """Carries out replays, and notes in a record what they ran and read."""
 
     def __init__(self, flow: OpenFlow, again: Again) -> None:
         """``again`` runs a replay, by the flow's own job or another."""
@@ -49,16 +49,16 @@ class ReplayRun:
         self._runner = flow.runner
         self._again = again
         self.former: dict[str, FormerLog] = {}
-        """Input → its log of before its schema changed, while its new one is made of that."""
+        """Input whose schema changed → its former log, while the new log is made from it."""
 
         self._leaves_out = flow.state.settings.strategy.on_loss is OnLoss.LEAVE_OUT
-        """Whether what was lost is replaced by nothing."""
+        """Whether the strategy replaces lost epochs by empty ones."""
 
         self._readings: dict[tuple[frozenset[str], frozenset[str]], _Reading] = {}
         self._names = {log: name for name, log in reversed(flow.compiled.flow.views.items())}
 
     def carry_out(self, replay: Replay, layers: Layers, recovery: RecoveryRecord) -> None:
-        """Write what the replay is to write; ``layers`` are those that there are."""
+        """Write the layers of a replay. ``layers``: the layers that exist before it."""
         if replay.undo is not None:
             by = self._again(replay, [], None)
             recovery.members = sorted({*recovery.members, *by} - {""})
@@ -75,14 +75,14 @@ class ReplayRun:
             recovery.note(part.first, part.epoch, part.write, part.run)
 
     def parts(self, replay: Replay, layers: Layers) -> list[Replay]:
-        """The replays that are run for one, each with the sources that it reads."""
+        """Return the replays into which one is divided, each with the sources that it reads."""
         return [part for part, _ in self._parts(replay, layers)]
 
     def _parts(self, replay: Replay, layers: Layers) -> Iterator[tuple[Replay, _Reading]]:
-        """The replay, or several if logs lie between operators that are to be written."""
+        """Yield the replay itself, or several if logs lie between operators that are to be written."""
         flow = self._compiled.flow
         filling = replay.first == 0
-        # What an epoch changed can be told from what was before only if neither was collapsed into the other.
+        # A log gives the change of an epoch only if it is readable as of that epoch and as of the one before.
         first = replay.epoch if filling else replay.epoch - 1
         usable = [
             log
@@ -91,7 +91,7 @@ class ReplayRun:
         ]
         left = set(replay.write)
         while left:
-            # From below: what is last in the dataflow, and whatever comes with it since no log is between.
+            # From the end of the dataflow: the last operators, and all others with no log between them and these.
             below = left - {each for each in left if any(each in flow.ancestors({other}) for other in left - {each})}
             logs = [log for log in usable if not {log, *flow.ancestors({log})} & below]
             reading = self._reading(below, logs)
@@ -118,7 +118,7 @@ class ReplayRun:
         return replace(replay, write=write, run=run, sources=sources_of(reading.flow, run))
 
     def _logs(self, replay: Replay, reading: _Reading, recovery: RecoveryRecord) -> Iterator[Work]:
-        """What logs give instead of the operators behind them."""
+        """Yield the input that logs give in place of the operators upstream of them."""
         for log in sorted(replay.sources & reading.logs):
             name = self._names[log]
             recovery.note_read(recovery.logs, name, [replay.epoch], filling=replay.first == 0)
@@ -129,7 +129,7 @@ class ReplayRun:
         return kind(fields, self._open.log_of(name), replay.epoch, self._runner.partitions)
 
     def _from_former(self, replay: Replay, name: str, fields: tuple[Field, ...]) -> ConvertedRows:
-        """The rows of an input whose schema changed, from the log that it had."""
+        """Return the rows of an input whose schema changed, read from its former log."""
         former, compiled = self.former[name], self._compiled
         kept = compiled.kept_as(name, former.version, self._open.state.epochs.chain(), former.fields)
         log = self._open.layers.readable(kept)
@@ -137,7 +137,7 @@ class ReplayRun:
         return ConvertedRows(fields, log, at, self._runner.partitions, compiled.fields(name))
 
     def _work(self, replay: Replay, recovery: RecoveryRecord) -> Iterator[Work]:
-        """What the epochs of a replay took of its sources."""
+        """Yield the input that the epochs of a replay took of its sources."""
         filling = replay.first == 0
         for name in sorted(replay.sources & self._compiled.declared.sources.keys()):
             source = self._compiled.declared.sources[name]

@@ -1,7 +1,7 @@
-"""Input that a rewind has undone, read once more: for the epoch that takes it again, and whenever that is replayed.
+"""Input that a rewind has undone, read once more: for the epoch that takes it again, and for replays of that epoch.
 
-Rows come from the log of their source, if it has one that must be read (code pushed them, or the source was told to
-forget them), else from the source itself, by its offer. What the rewind was told to skip is left out.
+The rows come from the log of their source if the source cannot give them again (code pushed them, or the source was
+told to forget them), otherwise from the source itself, by its offer. Input that the rewind skips is left out.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from holdfast.task.view_log import ViewLog
 
 
 def is_logged(flow: OpenFlow, name: str) -> bool:
-    """Whether what a source gave is read again from its log."""
+    """Whether the rows of a source are read again from its log, and not from the source."""
     source = flow.compiled.declared.sources[name]
     return not source.replayable or (source.forgets and name in flow.compiled.flow.views)
 
 
 def offers_again(flow: OpenFlow, owed: Owed) -> dict[str, Offer]:
-    """What an epoch that was undone took, without what is skipped."""
+    """Return the offers that an undone epoch took, without what is skipped."""
     found = {}
     for name, offer in flow.state.history[owed.epoch].offers.items():
         skipped = [names for said in _skips(flow, owed, name) if (names := said.get("names"))]
@@ -43,7 +43,7 @@ def offers_again(flow: OpenFlow, owed: Owed) -> dict[str, Offer]:
 
 
 def retaken(flow: OpenFlow, name: str, owed: Owed, offer: Offer, partitions: int) -> Work:
-    """What is taken of a source again; ``offer`` is what `offers_again` says."""
+    """Return the work that takes input of a source again; ``offer`` comes from `offers_again`."""
     source = flow.compiled.declared.sources[name]
     if not is_logged(flow, name):
         return Work(name, source, [offer])
@@ -60,12 +60,12 @@ def _skips(flow: OpenFlow, owed: Owed, name: str) -> Iterator[Mapping[str, Any]]
 
 
 class FewerChanges(LoggedChange):
-    """What an epoch changed in a kept source, but for some rows."""
+    """The change of an epoch in a kept source, without skipped rows."""
 
     def __init__(
         self, fields: tuple[Field, ...], kept: ViewLog, epoch: int, partitions: int, rows: Sequence[bytes]
     ) -> None:
-        """``rows``: tables of rows that are left out, as Arrow IPC streams."""
+        """``rows``: tables of skipped rows, as Arrow IPC streams."""
         super().__init__(fields, kept, epoch, partitions)
         if rows:
             self._parts = [FewerRows(part, tuple(rows)) for part in self._parts]
@@ -73,7 +73,7 @@ class FewerChanges(LoggedChange):
 
 @dataclass(frozen=True)
 class FewerRows:
-    """A part without some rows."""
+    """A part without skipped rows."""
 
     part: Part
     rows: tuple[bytes, ...]
@@ -89,13 +89,13 @@ class FewerRows:
 
 
 def row_texts(rows: pa.Table) -> list[str]:
-    """A text for each row: equal rows have equal texts."""
+    """Return a text for each row: equal rows have equal texts."""
     columns = [column.to_pylist() for column in rows.columns]
     return [repr(row) for row in zip(*columns, strict=True)]
 
 
 def encoded_rows(rows: pa.Table) -> str:
-    """Rows for the record of a rewind."""
+    """Return rows as text for the record of a rewind: an Arrow IPC stream in base64."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)

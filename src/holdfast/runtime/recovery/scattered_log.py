@@ -1,4 +1,4 @@
-"""The log of a collection whose layers are on several hosts: read by tasks, each where its partition is."""
+"""The log of a collection whose layers are on several members: it is read by tasks, each on its partition's owner."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from holdfast.task.view_log import ViewLog
 
 
 class ScatteredViewLog(ViewLog):
-    """A `ViewLog` that this process can read although it has no layers itself."""
+    """A `ViewLog` that this process can read although it has no layers of it."""
 
     _runner: Runner
     _without: Collection[int]
 
     @staticmethod
     def of(kept: ViewLog, runner: Runner, without: Collection[int] = ()) -> ScatteredViewLog:
-        """``without``: the partitions that are lost, and left out."""
+        """Return ``kept`` as a scattered log. ``without``: the lost partitions, which are left out."""
         found = ScatteredViewLog(kept.directory, kept.spec, kept.fields, kept.chain)
         object.__setattr__(found, "_runner", runner)
         object.__setattr__(found, "_without", without)
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Tasks read what is where they are.
+        # In a task it becomes a plain `ViewLog`, which reads the layers of the task's member.
         return ViewLog, (self.directory, self.spec, self.fields, self.chain)
 
     def rows(self, low: int, high: int, at: int) -> pa.Table:
@@ -59,7 +59,8 @@ class ScatteredViewLog(ViewLog):
             ) from None
 
     def over(self, low: int, high: int, read: Callable[[ViewLog, int, int], pa.Table]) -> pa.Table:
-        """What ``read`` gives for each partition, as far as that is in [low, high): a task for each, where it is."""
+        """Call ``read`` for each partition, on its owner, with the part of its range that is in [low, high), and return
+        the tables as one. Raise `MemberUnreachable` if no partition is left."""
         plain = ViewLog(self.directory, self.spec, self.fields, self.chain)
 
         def share(ranges: list[tuple[int, int]]) -> list[pa.Table | HoldfastError]:
@@ -78,7 +79,7 @@ class ScatteredViewLog(ViewLog):
             raise MemberUnreachable("all members that keep the flow's layers are lost: nothing is left to read")
         results = self._runner.tasks("reading a log", share, ranges, count, lambda one: one[0])
         errors = [result for result in results if isinstance(result, HoldfastError)]
-        # What can be mended comes first; of what is forgotten, the part that is forgotten furthest.
+        # Errors that a recovery can repair come first; then, of compacted epochs, the error with the latest epoch.
         for error in sorted(errors, key=lambda error: (isinstance(error, EpochUnavailable), -_earliest(error))):
             raise error
         return pa.concat_tables(results)
