@@ -60,8 +60,8 @@ class Loop(OperatorNode):
     """The rows of the variable ``result`` when no variable changes any more.
 
     ``max_rounds`` and ``max_rows`` are bounds: an epoch fails if variables still change after ``max_rounds`` rounds, or
-    if more than ``max_rows`` rows change in a round. Bounds are not part of the meaning: a loop with other bounds has
-    the same state. ``rounds``: the loop ends after so many rounds, whether it has reached the fixpoint or not.
+    if a round adds more than ``max_rows`` rows to a variable. Bounds are not part of the meaning: a loop with other
+    bounds has the same state. ``rounds``: the loop ends after this number of rounds, at the fixpoint or not.
     """
 
     inputs: tuple[Node, ...]

@@ -97,8 +97,8 @@ class StepResult:
     """Counters for people, by name (`plan.drawing.Filtered`). No result depends on them."""
 
     due: int | None = None
-    """The latest clock (microseconds since 1970) at which the operator must run again even if no row arrives; None if
-    it need not."""
+    """The clock (microseconds since 1970) by which the operator must run again even if no row arrives; None if it need
+    not."""
 
     rounds: int = 0
     """Only for a loop: the number of rounds it ran."""

@@ -43,7 +43,7 @@ def first(
         left[i, which], right[i, which] = run_left, run_right
     shared = _shared(slices, layout, left, right)
     pending = np.flatnonzero((left < right).any(axis=0))
-    window = min(max(8, count + count // 4), 1 << 40)  # rows of a layer, where copies are counted once
+    window = min(max(8, count + count // 4), 1 << 40)  # in stored rows, each counted once
     found = []
     while len(pending):
         starts, stops, complete = _windows(slices, left[:, pending], right[:, pending], window, last, shared[pending])

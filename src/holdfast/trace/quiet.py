@@ -33,7 +33,8 @@ def last_change(name: LayerName, metadata: Mapping[str, str], epochs: Ints, upto
 def changed_metadata(found: Iterable[tuple[LayerName, Mapping[str, str], Ints]], since: int) -> dict[str, str]:
     """The `CHANGED` entry of a layer made by merging these layers and collapsing epochs up to ``since``.
 
-    ``found`` has (name, metadata, epochs of the rows) of each layer merged. Empty if rows changed at ``since``."""
+    ``found`` has (name, metadata, epochs of the rows) of each layer merged. The result is empty if rows may have
+    changed at ``since``, or if nothing is collapsed (``since`` is -1)."""
     if since < 0:
         return {}
     changed = max((last_change(name, said, epochs, since) for name, said, epochs in found), default=-1)

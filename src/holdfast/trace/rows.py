@@ -35,7 +35,7 @@ Order = npt.NDArray[np.intp]
 """A permutation of rows."""
 
 _FEW_RUNS = 32
-"""Input of fewer sorted runs than this is merged by NumPy's stable sort instead of sorted from the start."""
+"""Input of at most this many sorted runs is merged by NumPy's stable sort instead of sorted from the start."""
 _SHORT = 32
 """Runs (rows of one hash) of at most so many rows, on average, are sorted faster by NumPy's stable sort."""
 

@@ -87,12 +87,12 @@ class Trace:
         return sum(piece.stop - piece.start for piece in self.slices)
 
     def matching(self, hashes: Words) -> tuple[Ints, Block]:
-        """All rows with these hashes (sorted, unique), and for each row the index of its hash."""
+        """(index of its hash per row, rows): all rows with these hashes (sorted, unique)."""
         return self._gathered([search.hits(piece, hashes) for piece in self.slices])
 
     def matching_pairs(self, hashes: Words, subs: Words) -> tuple[Ints, Block]:
-        """All rows with these (hash, sub) pairs (sorted, unique), and for each row the index of its pair. A hash's
-        run is searched by sub, never scanned."""
+        """(index of its pair per row, rows): all rows with these (hash, sub) pairs (sorted, unique). The run of a hash
+        is searched by sub, never scanned."""
         fresh = np.ones(len(hashes), np.bool_)
         fresh[1:] = hashes[1:] != hashes[:-1]
         starts = np.flatnonzero(fresh)
@@ -112,7 +112,7 @@ class Trace:
         return self._gathered(found)
 
     def between(self, hashes: Words, after: np.uint64, upto: np.uint64) -> Block:
-        """All rows with these hashes (sorted, unique) and after < sub ≤ upto. A hash's run is searched, never
+        """All rows with these hashes (sorted, unique) and after < sub ≤ upto. The run of a hash is searched, never
         scanned."""
         found = []
         for piece in self.slices:
@@ -139,8 +139,8 @@ class Trace:
         return search.upper_bound(search.subs(piece), left, right, np.full(len(left), after)), right
 
     def first(self, hashes: Words, count: int, *, last: bool = False) -> tuple[Ints, Block]:
-        """For each hash (sorted, unique), the first (``last``: the last) ``count`` rows in order of sub, and the index
-        of the hash per row.
+        """(index of its hash per row, rows): the first (``last``: the last) ``count`` rows in order of sub of each hash
+        (sorted, unique).
 
         Rows are consolidated over layers and epochs, have positive diffs, and are sorted by (hash, sub, row). A row
         counts as often as its multiplicity. All rows that tie with the ``count``-th row are included. Where several

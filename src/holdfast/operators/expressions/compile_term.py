@@ -254,8 +254,8 @@ def _arithmetic(tree: Operation, scope: Scope) -> Term:
 
 
 def _check_operands(*operands: Term) -> None:
-    """Raise _NotNative for arithmetic without a column below it. Spark computes constant expressions such as
-    COALESCE(1, 2) + 1 before it reads any row, so they may fail at another time."""
+    """Raise _NotNative for arithmetic without a column below it, or with a NULL literal. Spark computes constant
+    expressions such as COALESCE(1, 2) + 1 before it reads any row, so they may fail at another time."""
     below = list(operands)
     for term in below:
         below.extend(term.operands)

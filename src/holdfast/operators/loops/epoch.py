@@ -16,8 +16,8 @@ compute. The progress of a share is its `state`. Another task may take it over, 
 continue with all hashes (`absorb`), and later divide the state into shares again (`share_of`). In all cases the same
 code runs over the same rows, so the layers at the end are the same.
 
-The driver of a large epoch decides after each round whether to run the next one in shares, by the number of rows that
-the round is expected to hand to operators (`expected_rows`).
+After each round of a large epoch, `task/round_tasks.py` decides whether the next round runs in shares, by the number of
+rows that it is expected to hand to operators (`expected_rows`).
 """
 
 from __future__ import annotations
@@ -334,6 +334,6 @@ class LoopEpoch:
 
 
 def _part(table: pa.Table, share: Share) -> pa.Table:
-    """A share of the rows of an input. Any rows will do, since the operators exchange them by hash."""
+    """A share of the rows of an input. Any rows will do, since rows are cut by hash before they reach an operator."""
     start, stop = (place * table.num_rows // share.count for place in (share.index, share.index + 1))
     return table.slice(start, stop - start)
