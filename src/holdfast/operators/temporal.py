@@ -6,8 +6,8 @@ start ≤ clock < end.
 
 Trace ``pending`` holds only future events. A row whose start has not come waits under its start; a row in the output
 waits under its end, if it has one. ``_hash`` is one of 256 fixed buckets, by the hash of a key (the key by which the
-input is already spread); ``_sub`` is the moment itself, as 64 bits, so no two moments tie. A row that arrives is added
-under its moment with its diff, also if the diff is negative, so no row is looked up.
+input is already spread); ``_sub`` is the moment itself, which fits into 64 bits, so the order is exact. A row that
+arrives is added under its moment with its diff, also if the diff is negative, so no row is looked up.
 
 Invariant: as of an epoch, no row waits under a moment ≤ its clock. So an epoch reads only the events between the clock
 of the epoch before and its own clock. Past events have smaller moments, so they are never read, even if merging has not
