@@ -1,4 +1,4 @@
-"""Kernels: what each operator keeps, and how it turns changes of its inputs into a change of its output.
+"""Operators: the state each one keeps, and the kernels that turn changes of its inputs into a change of its output.
 
 Private: it may change from one version to the next.
 """

@@ -1,13 +1,13 @@
 """GROUP BY, DISTINCT and global aggregates, kept up to date from changes.
 
-State: the trace ``acc`` has, per key, the number of rows and the additive accumulators (`accumulators`); values in
-order (`extremes`, `values`) and multiplicities of distinct values (`distinct`) have traces of their own. An epoch finds
-the state of the groups it touches, adds its change, and compares each group's results before and after, bit for bit:
-what differs is retracted and inserted. A group is there while it has rows; with no keys there is one group, which is
-always there.
+State: the trace ``acc`` has, per key, the number of rows and the additive accumulators (`accumulators`). Values in
+order (`extremes`, `values`) and multiplicities of distinct values (`distinct_values`) have traces of their own. An
+epoch reads the state of the groups it touches, adds its change, and compares each group's results before and after, bit
+for bit. If they differ, it retracts the old result and inserts the new one. A group exists while it has rows; without
+keys there is one group, which always exists.
 
-Before the exchange, rows are combined: to partial accumulators where sums are all that is needed, otherwise to one
-row per key and arguments. Cost: O(change × log state); a key's row in ``acc`` is read once per layer.
+Before the exchange, rows are combined: into partial accumulators if all calls are sums, otherwise into one row per key
+and arguments. Cost: O(change × log state); a key's row in ``acc`` is read once per layer.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, equa
 from holdfast.trace.trace import Trace
 
 FROM_LAST = {"min": False, "any_value": False, "max": True}
-"""Whether a function wants the last of a group's values, or the first."""
+"""Function → whether it takes the last of a group's values in order (True) or the first (False)."""
 
 
 _WHOLE_GROUP = frozenset({"collect_list", "collect_set", "mode", "percentile", "percentile_disc"})
 _GROUPS = 0.1
-"""So many groups are there taken to be for each row."""
+"""The estimated number of groups per row."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Call:
 
     ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop, count_if,
     bool_and, bool_or, skewness, kurtosis, covar_pop, covar_samp, bit_and, bit_or, bit_xor, collect_list, collect_set,
-    mode, percentile, percentile_disc``. ``distinct``: each value counts once. ``any_value`` stands for first, last and
-    any_value alike: the least non-null value, so that the choice is the same in every replay; for the same reason lists
-    are sorted.
-    ``parameters`` are constants: a percentage, and ``desc`` if it counts from the greatest value; ``greatest`` for the
-    mode that is the greatest of those that tie; ``try`` for a sum that is NULL where it does not fit its type.
+    mode, percentile, percentile_disc``. ``distinct``: each value counts once. ``any_value`` is used for SQL's first,
+    last and any_value. It is the least non-null value, so that every replay gives the same value. For the same reason
+    collected lists are sorted.
+    ``parameters`` are constants: a percentage, and ``desc`` if it counts from the greatest value; ``greatest`` for a
+    mode that takes the greatest of the values that tie; ``try`` for a sum that is NULL if it does not fit its type.
     """
 
     name: str
@@ -86,9 +86,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Aggregate(OneInput, OperatorNode):
-    """One row per distinct key with the aggregates of its rows; with no keys, one row always.
+    """One row per distinct key with the aggregates of its rows; without keys, always one row.
 
-    With keys and no calls it is DISTINCT. NULL keys group together; NaN equals NaN and -0.0 equals 0.0.
+    With keys and without calls it is DISTINCT. NULL keys group together; NaN equals NaN and -0.0 equals 0.0.
     Columns: the keys, then the calls.
     """
 
@@ -119,8 +119,8 @@ class Aggregate(OneInput, OperatorNode):
 
     @property
     def _taken(self) -> tuple[int, ...]:
-        """The columns of the input that are needed: the keys, then the arguments. A key that is named twice keeps both
-        its places."""
+        """The positions of the input's columns that are needed: the keys, then the arguments. A key that is named twice
+        is there twice."""
         key = positions(self.keys, self.input.columns)
         arguments = positions([name for call in self.calls for name in call.arguments], self.input.columns)
         return (*key, *(index for index in dict.fromkeys(arguments) if index not in key))
@@ -161,7 +161,7 @@ class Aggregate(OneInput, OperatorNode):
         return replace(self, input=below, calls=calls)
 
     def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
-        # It keeps or drops whole groups.
+        # A condition on the keys keeps or drops whole groups.
         return (condition,) if touches(condition, self.keys) else None
 
     def guessed_rows(self, *inputs: float) -> float:
@@ -174,7 +174,7 @@ class Aggregate(OneInput, OperatorNode):
 
 @dataclass(frozen=True)
 class AggregateSpec(Grouping, KeyedOperator):
-    """A `Grouping`, kept up to date."""
+    """The keyed operator of an `Aggregate`."""
 
     def layouts(self) -> dict[str, Layout]:
         found = {"acc": Layout(width=self.keys, key=self.keys, sub="none")}
@@ -186,9 +186,9 @@ class AggregateSpec(Grouping, KeyedOperator):
         return found
 
     def prepare(self, port: int, change: pa.Table) -> pa.Table:
-        """Rows combined by key (additive aggregates) or by key and arguments, with the key's hash, sorted by it.
+        """Combine rows by key (if all calls are additive) or by key and arguments, and sort them by the key's hash.
 
-        Batches may have different additive columns: one that is missing is zero.
+        Batches may have different additive columns: a missing column is zero.
         """
         keys = [normalise_keys(_column(change, index, kind)) for index, kind in enumerate(self.key_types)]
         arguments = {index: _column(change, index, kind) for index, kind in inputs(self).items()}
@@ -215,7 +215,7 @@ class AggregateSpec(Grouping, KeyedOperator):
         return _table(hashes[first], physical.take_all(keys, first), {**kept, "_diff": total[alive]})
 
     def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
-        """One epoch of one partition."""
+        """Run one epoch of one partition."""
         rows = _arrange(self, arrived[0])
         groups = rows.groups
         forced = self.keys == 0 and context.low == 0 and context.initial
@@ -264,7 +264,8 @@ class AggregateSpec(Grouping, KeyedOperator):
 
 @dataclass(frozen=True)
 class _Rows:
-    """What arrived, by group: the change of the additive state, and the rows themselves where they are needed."""
+    """The rows that arrived, by group: the change of the additive state, and the rows themselves unless all calls are
+    additive."""
 
     groups: Groups
     totals: Totals
@@ -298,7 +299,8 @@ def _totals(groups: Groups, trace: Trace) -> Totals:
 
 
 def _present(spec: AggregateSpec, groups: Groups, old: Totals, new: Totals, context: Context) -> tuple[Bools, Bools]:
-    """Which groups were there before the epoch, and which are there after it."""
+    """Whether each group exists before the epoch, and after it. Raises NegativeMultiplicity if a group has less than 0
+    rows."""
     if (new["+diff"] < 0).any():
         index = int(np.argmin(new["+diff"]))
         raise NegativeMultiplicity(
@@ -316,7 +318,7 @@ def _present(spec: AggregateSpec, groups: Groups, old: Totals, new: Totals, cont
 def _output(
     spec: AggregateSpec, groups: Groups, before: list[pa.Array], after: list[pa.Array], gone: Bools, come: Bools
 ) -> pa.Table:
-    """Retractions of the groups that are gone, then insertions of those that have come."""
+    """The output change: the old results where ``gone``, retracted, then the new results where ``come``, inserted."""
     left, entered = np.flatnonzero(gone), np.flatnonzero(come)
     columns = list(physical.take_all(groups.keys, np.concatenate([left, entered])))
     for call, old, new in zip(spec.calls, before, after, strict=True):
@@ -335,7 +337,7 @@ def _column(change: pa.Table, index: int, kind: pa.DataType) -> pa.Array:
 
 
 def _arguments(spec: AggregateSpec, keys: list[pa.Array], others: dict[int, pa.Array]) -> dict[int, pa.Array]:
-    """The arguments of the calls, by their place in the input; an argument may be a key."""
+    """The argument columns of the calls, by their position in the input. An argument may be a key."""
     used = {index for call in spec.calls for index in call.arguments}
     return {index: keys[index] if index < spec.keys else others[index] for index in used}
 

@@ -1,12 +1,13 @@
-"""Functions of the user's, called on the rows of a change in the task itself.
+"""Users' deterministic functions, called on the rows of a change in the task itself.
 
-A deterministic function needs no memory: a row that goes has the same value computed again. How it is called is its
-*style*: ``plain`` functions take the values of one row, as PySpark's do (a struct is a `Record`, a map a dict, a
-timestamp a naive datetime in UTC); ``pandas`` functions take Series (a struct is a DataFrame) and ``arrow`` functions
-Arrow arrays, and give as many values as they got; the ``iterator`` forms take an iterator of these and give one. A
-batch is any part of a change: a function that looks at other rows of it is not deterministic.
+A deterministic function needs no state: when a row is deleted, the same value is computed again. The *style* of a
+function decides how it is called. ``plain`` functions take the values of one row, as in PySpark (a struct is a
+`Record`, a map a dict, a timestamp a naive datetime in UTC). ``pandas`` functions take Series (a struct is a
+DataFrame), ``arrow`` functions take Arrow arrays; both return as many values as they got. The ``iterator`` forms take
+an iterator of batches and return an iterator. A batch is any part of a change, so a function whose value for a row
+depends on other rows of the batch is not deterministic.
 
-Whatever goes wrong in the function, or with what it returns, is an `EvaluationError` that names it.
+An exception in the function, or a wrong return value, becomes an `EvaluationError` that names the function.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Applied:
 
 @dataclass(frozen=True)
 class Apply(StepNode):
-    """Each row of the input with what functions of the user's make of it. Columns: the input's, then the calls'. An
-    `Apply` without calls is its input."""
+    """Each row of the input with the results of users' functions. Columns: the input's, then the calls'. An `Apply`
+    without calls is its input."""
 
     calls: tuple[Applied, ...]
 
@@ -95,7 +96,7 @@ class Apply(StepNode):
 
 @dataclass(frozen=True)
 class Called:
-    """One call: see `Applied`. ``arguments`` are positions in the row."""
+    """One call as tasks run it: see `Applied`. ``arguments`` are positions in the row."""
 
     name: str
     style: str
@@ -113,7 +114,7 @@ class FunctionCalls(NativeStep):
     calls: tuple[Called, ...]
 
     def run(self, change: pa.Table) -> pa.Table:
-        """The change with a column per call behind the row's own."""
+        """Return the change with a column per call after the row's own columns."""
         width = change.num_columns - 1
         kinds = [field.type for field in change.schema][:-1] + [call.type for call in self.calls]
         schema = pa.schema([*((f"c{index}", kind) for index, kind in enumerate(kinds)), ("_diff", pa.int64())])
@@ -131,7 +132,7 @@ class FunctionCalls(NativeStep):
 
 
 class Record(tuple[Any, ...]):
-    """A struct, as a plain function sees it: a tuple with names, like PySpark's Row."""
+    """A struct as a plain function gets it: a tuple with names, like PySpark's Row."""
 
     _names: tuple[str, ...]
 
@@ -156,7 +157,8 @@ class Record(tuple[Any, ...]):
 
 
 def answer(call: Called, arguments: Sequence[pa.Array], rows: int) -> pa.Array:
-    """What the function makes of the rows: an array of the declared type."""
+    """Call the function for the rows of a batch; return its results as an array of the declared type. Raises
+    EvaluationError."""
     function = _function(call.pickled, call.name)
     if call.style == "plain":
         return _row_by_row(call, function, arguments, rows)
@@ -231,7 +233,7 @@ def _function(pickled: bytes, name: str) -> Callable[..., Any]:
 
 
 def _checked(call: Called, result: Any, rows: int) -> pa.Array:
-    """What a function of columns gave, as an array of the declared type."""
+    """Convert the result of a pandas or Arrow function to an array of the declared type. Raises EvaluationError."""
     if not hasattr(result, "__len__"):
         raise EvaluationError(
             f"function '{call.name}' returned {type(result).__name__}, expected as many values as it was given",
@@ -264,7 +266,7 @@ def _as_array(result: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _series(array: pa.Array) -> Any:
-    """An argument of a pandas function, as PySpark gives it."""
+    """An argument of a pandas function, converted as in PySpark."""
     kind = array.type
     if pa.types.is_struct(kind):
         import pandas
@@ -281,7 +283,7 @@ def _series(array: pa.Array) -> Any:
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """An argument of a plain function: Python's values."""
+    """An argument of a plain function, as Python values."""
     kind = array.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         plain: list[Any] = array.cast(pa.timestamp("us")).to_pylist()
@@ -305,7 +307,7 @@ def _given(value: Any, kind: pa.DataType) -> Any:
 
 
 def _returned(value: Any, kind: pa.DataType) -> Any:
-    """What a plain function returned, as Arrow takes it for ``kind``."""
+    """Convert the result of a plain function to a value that Arrow accepts for ``kind``."""
     if value is None or not pa.types.is_nested(kind):
         return value
     if pa.types.is_struct(kind):

@@ -1,9 +1,9 @@
-"""Rows arranged by a key: how a change becomes rows of a trace, and how it gets its columns back.
+"""Rows arranged by a key: turning a change into rows of a trace, and back into the columns of the change.
 
-A trace wants the key in front. ``places[i]`` is the column of the change that stands at place *i* of the trace: first
-the key's columns, in the key's order (one that the key names twice stands there twice), then the others in their own.
-Columns are kept as they came; only the hash is taken of the key normalised (-0.0 as 0.0, any NaN as one), so that keys
-which Spark takes for equal have one hash, and rows that differ in more than that stay different rows.
+In a trace the key's columns come first. ``places[i]`` is the column of the change that is at place *i* of the trace:
+first the key's columns, in the key's order (a column that the key names twice is there twice), then the other columns,
+in their own order. Columns are kept as they arrived. Only the hash is computed from the normalised key (-0.0 as 0.0,
+every NaN as the same NaN), so that keys which are equal in Spark have equal hashes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Arrangement:
 
     @staticmethod
     def by(key: Sequence[int], width: int) -> Arrangement:
-        """Arranged by the columns at the positions ``key`` of a row of ``width`` columns."""
+        """The arrangement of rows of ``width`` columns by the columns at the positions ``key``."""
         return Arrangement((*key, *(index for index in range(width) if index not in key)), len(key))
 
     @property
@@ -37,18 +37,18 @@ class Arrangement:
         return Layout(len(self.places), self.key, "hash")
 
     def prepare(self, change: pa.Table) -> pa.Table:
-        """The change with the hash of its key in front."""
+        """Return the change with the hash of its key as the first column, ``_hash``."""
         keys = [change.column(index) for index in self.places[: self.key]]
         hashes = pa.array(hash_columns(keys, rows=change.num_rows), pa.uint64())
         return change.add_column(0, "_hash", hashes)
 
     def block(self, arrived: pa.Table, epoch: int) -> Block:
-        """What ``prepare`` made, from anywhere, as the rows of one epoch: consolidated."""
+        """The rows of a change that ``prepare`` made, in one or several tasks, as a consolidated block of one epoch."""
         columns = tuple(physical.plain(arrived.column(f"c{index}")) for index in self.places)
         return consolidate(as_block(arrived, columns, None, epoch), self.layout)
 
     def original(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        """Columns of the trace in the order of the change."""
+        """The columns of the trace, in the order of the change."""
         width = len(set(self.places))
         return [columns[self.places.index(index)] for index in range(width)]
 
@@ -61,7 +61,7 @@ def as_block(arrived: pa.Table, columns: tuple[pa.Array, ...], sub: npt.NDArray[
 
 
 def change_table(columns: Sequence[pa.Array], types: Sequence[pa.DataType], diff: npt.NDArray[np.int64]) -> pa.Table:
-    """A change of these columns. Columns of a trace without rows have no type yet: they get theirs here."""
+    """A change with these columns. Columns of a trace without rows have type null; they are cast to ``types``."""
     typed = [column if column.type == kind else column.cast(kind) for column, kind in zip(columns, types, strict=True)]
     names = [f"c{index}" for index in range(len(typed))]
     schema = pa.schema(
@@ -71,7 +71,7 @@ def change_table(columns: Sequence[pa.Array], types: Sequence[pa.DataType], diff
 
 
 def consolidated(change: pa.Table) -> pa.Table:
-    """A change (``c0…``, ``_diff``) in which every row is there once, and none that cancels."""
+    """The change (``c0…``, ``_diff``) with every row at most once: diffs are summed, rows with diff 0 dropped."""
     columns = [physical.plain(change.column(index)) for index in range(change.num_columns - 1)]
     diff = physical.fixed(physical.plain(change.column("_diff")))
     order, starts = group_rows(hash_columns(columns, normalise=False, rows=len(diff)), columns)
@@ -82,7 +82,7 @@ def consolidated(change: pa.Table) -> pa.Table:
 
 
 def negated(change: pa.Table) -> pa.Table:
-    """A change that takes away what ``change`` adds."""
+    """The change with all diffs negated."""
     place = change.schema.get_field_index("_diff")
     diff = physical.fixed(physical.plain(change.column(place)))
     return change.set_column(place, change.schema.field(place), pa.array(-diff))

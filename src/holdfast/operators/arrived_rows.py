@@ -1,4 +1,4 @@
-"""Rows on their way to a port of an operator: cut by who is to have them, and what arrived, as one table."""
+"""Rows on their way to a port of an operator: cutting them by hash range, and joining the tables that arrived."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from holdfast.trace.physical import Words
 
 
 def cut(table: pa.Table, starts: Words) -> Iterator[tuple[int, pa.Table]]:
-    """Cut rows by the range in which their ``_hash`` lies; ``starts``: the first hash of each range, ascending. Sorted
-    rows are cut without a copy."""
+    """Cut rows by hash range: yield (index of the range, rows) for each range with rows. ``starts``: the first hash of
+    each range, ascending. Sorted rows are not copied."""
     if table.num_rows == 0:
         return
     if len(starts) == 1:
@@ -30,7 +30,7 @@ def cut(table: pa.Table, starts: Words) -> Iterator[tuple[int, pa.Table]]:
 
 
 def zero_filled(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
-    """The tables on top of each other. Additive columns (``+…``) that one of them lacks are zeros there."""
+    """Concatenate the tables. An additive column (``+…``) that a table does not have is zero in its rows."""
     if not tables:
         return schema.empty_table()
     if all(table.schema.equals(tables[0].schema) for table in tables):

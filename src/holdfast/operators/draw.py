@@ -1,19 +1,19 @@
-"""Draws: each row with values that are drawn when it comes, and remembered until it goes.
+"""Draws: each row with nondeterministic values that are drawn when it is inserted, and kept until it is deleted.
 
-Trace ``rows``: the input's row (the key), the epoch in which its values were drawn, and the values, with a diff. So
-what is retracted for a row is exactly what was emitted for it, whatever a function would say today.
+Trace ``rows``: the input's row (the key), the epoch in which its values were drawn, and the values, with a diff. So a
+deletion retracts exactly the values that were emitted for the row, whatever the functions would return now.
 
-A row that comes n times draws n times: each copy has a *place*, the hash of the row and its number among the new copies
-of that hash, in the canonical order of their content. Places are a function of the bag that arrived; values are a
-function of the place and the lineage (`operators.numbers.randomness`), or answers from outside
-(`operators.outside_functions`). Where only the clock is drawn, all copies are equal and stay one row with a diff.
+A row that is inserted n times draws n times. Each copy has a *place*: the hash of the row and its number among the new
+copies of that hash, in the canonical order of their content. Places are a function of the bag that arrived. Values are
+a function of the place and the lineage (`operators.numbers.randomness`), or answers of outside functions
+(`operators.outside_functions`). If only the clock is drawn, all copies are equal and stay one row with a diff.
 
-A row that goes n times takes n remembered copies with it: the latest drawn first, then in the canonical order of the
-values. The epoch of a draw is a column of its own, because the epochs of trace rows are merged away by compaction; the
-trace is in order of it, latest first, so that only as many copies are read as go. The order is by content alone, hence
-the same after any merge.
+A row that is deleted n times removes n kept copies: the latest drawn first, then in the canonical order of the values.
+The epoch of a draw is a column of its own, because compaction collapses the epochs of trace rows. The trace is ordered
+by it, latest first, so that only as many copies are read as are deleted. The order depends on content alone, hence it
+is the same after any merge.
 
-Cost: one sort of the change; O(copies that go · log state) to find them; a call per copy for functions from outside.
+Cost: one sort of the change; O(copies deleted · log state) to find them; a call per copy for outside functions.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Drawn:
-    """A column of a `Draw`: its name, the function that is drawn from, argument columns and Spark type.
+    """A column of a `Draw`: its name, the function that draws it, argument columns and Spark type.
 
     ``function`` is ``clock``, ``rand``, ``randn`` or ``uuid``, or ``udf:<name>`` for the user's function ``outside``.
-    ``salt`` keeps draws of one function apart: the seed that the user gave, or which call of the query it is.
+    ``salt`` makes several draws of one function independent: the seed that the user gave, or the number of the call in
+    the query.
     """
 
     name: str
@@ -72,12 +73,12 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Draw(OneInput, OperatorNode):
-    """Each row of the input with values that were drawn when it came, and stay with it until it goes.
+    """Each row of the input with values that were drawn when it was inserted, and stay until it is deleted.
 
-    The one nondeterministic node: what it draws is a function of the row and of the epoch's lineage. Columns: the
-    input's, then the draws'.
+    `Draw` is the only nondeterministic node: its values are a function of the row and of the epoch's lineage. Columns:
+    the input's, then the draws'.
 
-    Rows that differ in pruned columns alone become copies of one row, and each copy still draws for itself. A `Draw`
+    Rows that differ only in pruned columns become copies of one row, and each copy still draws its own values. A `Draw`
     without draws is its input.
     """
 
@@ -89,7 +90,7 @@ class Draw(OneInput, OperatorNode):
 
     @cached_property
     def parts(self) -> tuple[KeyedPart, ...]:
-        # The whole row is the key: equal rows meet, and a row that goes finds what was drawn for it.
+        # The whole row is the key: equal rows meet in one task, and a deleted row finds the values drawn for it.
         row = tuple(range(len(self.input.columns)))
         title = "draw " + ", ".join(f"{draw.text} as {draw.name}" for draw in self.draws)
         drawn = tuple(draw.function for draw in self.draws)
@@ -133,8 +134,8 @@ class Draw(OneInput, OperatorNode):
         return self if below is self.input and len(draws) == len(self.draws) else Draw(below, draws)
 
     def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
-        # The rows it drops then draw nothing, and what the others draw is as good as before: a value belongs to its row
-        # and epoch, and no other row has a say in it.
+        # Rows that the condition drops then draw nothing. The other rows draw the same values as before, since a value
+        # depends only on its row and its epoch.
         return (condition,) if touches(condition, self.input.columns) else None
 
     @property
@@ -144,7 +145,7 @@ class Draw(OneInput, OperatorNode):
 
 @dataclass(frozen=True)
 class DrawnSpec:
-    """One drawn column: see `Drawn`. ``arguments`` are positions in the input's row."""
+    """One drawn column as tasks compute it: see `Drawn`. ``arguments`` are positions in the input's row."""
 
     function: str
     arguments: tuple[int, ...]
@@ -155,8 +156,8 @@ class DrawnSpec:
 
 @dataclass(frozen=True)
 class DrawSpec(KeyedOperator):
-    """Draws for rows of ``types``. ``id`` (the operator's) makes the values of different operators independent;
-    ``name`` is that of a view that shows them, for errors."""
+    """The keyed operator of a `Draw` over rows of ``types``. ``id``, the operator_id, makes the values of different
+    operators independent. ``name`` is the name of a view with these values, for errors."""
 
     id: str
     types: tuple[pa.DataType, ...]
@@ -198,12 +199,12 @@ class DrawSpec(KeyedOperator):
         return StepResult({"rows": layer}, _output(self, layer), answers)
 
     def remembered(self, traces: Mapping[str, Trace]) -> pa.Table:
-        # To run it over the whole input again would draw other values.
+        # Running the operator over the whole input again would draw other values.
         return _output(self, traces["rows"].scan())
 
 
 def _output(spec: DrawSpec, rows: Block) -> pa.Table:
-    """Rows of the trace as a change, without the epochs of their draws."""
+    """Rows of the trace as an output change, without the epochs of their draws."""
     width = len(spec.types)
     columns = rows.columns[:width] + rows.columns[width + 1 :]
     block = Block(rows.hash, None, columns, constant_epoch(0, rows.rows), {"+diff": rows.diff})
@@ -212,7 +213,7 @@ def _output(spec: DrawSpec, rows: Block) -> pa.Table:
 
 
 def _come(spec: DrawSpec, rows: Block, context: Context) -> tuple[Block, dict[str, str]]:
-    """The rows that come, each with its draws, and what functions from outside answered."""
+    """The inserted rows, each with its draws, as rows of the trace; and the answers of outside functions."""
     if any(draw.function != "clock" for draw in spec.draws):
         copies = exact.repeated(rows.diff)
         rows = replace(rows.take(copies), adds={"+diff": np.ones(len(copies), np.int64)})
@@ -246,7 +247,7 @@ def _come(spec: DrawSpec, rows: Block, context: Context) -> tuple[Block, dict[st
 
 
 def _numbers(hashes: npt.NDArray[np.uint64]) -> Indices:
-    """Of sorted hashes, the number of each among those equal to it, from 0."""
+    """For each of these sorted hashes, its number among the equal hashes, from 0."""
     places = np.arange(len(hashes))
     fresh = np.ones(len(hashes), np.bool_)
     fresh[1:] = hashes[1:] != hashes[:-1]
@@ -258,16 +259,17 @@ def _latest_first(epochs: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _gone(spec: DrawSpec, rows: Block, trace: Trace, context: Context) -> Block:
-    """The remembered copies that the rows which go take with them, with negative diffs."""
+    """The kept copies that the deleted rows remove, with negative diffs. Raises NegativeMultiplicity if there are fewer
+    copies than deletions."""
     if not rows.rows:
         return Block.empty(spec.layout)
     wanted = -rows.diff
-    # Enough for the rows of one hash together, should several share it.
+    # Enough copies for all deleted rows of a hash, also if several rows share it.
     hashes, of = np.unique(rows.hash, return_inverse=True)
     most = int(exact.sums_at(of, wanted, len(hashes)).max())
     _, kept = trace.first(hashes, most)
     copy, row = _meet(rows, kept, len(spec.types))
-    # Copies by the row they are of; within it they stay in the order of the trace.
+    # Sort copies by their row; copies of one row stay in the order of the trace.
     order = np.argsort(row, kind="stable")
     copy, row = copy[order], row[order]
     before = _running(row, kept.diff[copy])
@@ -280,7 +282,8 @@ def _gone(spec: DrawSpec, rows: Block, trace: Trace, context: Context) -> Block:
 
 
 def _meet(rows: Block, kept: Block, width: int) -> tuple[Indices, Indices]:
-    """(remembered copy, row) for each copy that is of one of the rows. The hash finds candidates, equality decides."""
+    """(index of the kept copy, index of its row) for each copy of one of the rows. The hash finds candidates, equality
+    decides."""
     starts, lengths = spans(rows.hash, kept.hash)
     copy = np.repeat(np.arange(kept.rows), lengths)
     row = physical.ranges(starts, lengths)
@@ -290,12 +293,12 @@ def _meet(rows: Block, kept: Block, width: int) -> tuple[Indices, Indices]:
 
 
 def _running(groups: Indices, values: Indices) -> Indices:
-    """For each value the sum of those before it in its group; the groups are sorted."""
+    """For each value, the sum of the values before it in its group. The groups are sorted."""
     before: Indices = np.cumsum(values) - values
     fresh = np.ones(len(groups), np.bool_)
     fresh[1:] = groups[1:] != groups[:-1]
     starts = np.flatnonzero(fresh)
-    exact.sums(values, starts)  # raises where a group has more than can be counted; across groups it may wrap
+    exact.sums(values, starts)  # raises if the sum of a group overflows; the cumsum across groups may wrap
     running: Indices = before - before[starts][np.cumsum(fresh) - 1]
     return running
 

@@ -1,13 +1,15 @@
-"""The first rows of each hash after a change, found without the rest.
+"""The first rows of each hash after a change, found without reading the other rows.
 
-The trace is in order: the front of a hash is the front of its run (``Trace.first``). Let *bound* be the greatest prefix
-among the rows read. Those rows and the changes up to *bound* are all there is up to *bound*; if that makes ``count``
-rows, they are the front. If not (the change took rows from the front away) more are read, fourfold each time, for these
-hashes only. Where several keys share a hash its front is not the front of each key, and all of its rows are read.
+The trace is in order: the first rows of a hash are at the front of its run (``Trace.first``). Let *bound* be the
+greatest prefix among the rows read. The rows read and the changes up to *bound* are all rows up to *bound*; if these
+are at least ``count`` rows, they contain the first ``count``. If not (the change removed rows from the front), more
+rows are read, fourfold each time, for these hashes only. Where several keys share a hash, its first rows are not the
+first rows of each key, so all of its rows are read.
 
-Multiplicities before the epoch are taken to be ≥ 0: sources are checked.
+Multiplicities before the epoch are assumed to be ≥ 0: sources check that.
 
-Cost: O(change · log change + front), where *front* counts ties of the border's prefix and rows taken away in front.
+Cost: O(change · log change + front), where *front* is the number of rows read: also rows that tie with the border's
+prefix, and removed rows before the border.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ _MOST = np.uint64((1 << 64) - 1)
 
 
 def front(delta: Block, trace: Trace, count: int) -> Block:
-    """The rows of all hashes in the change that were, or are now, among the first ``count``, and all before the last of
-    them, and those that tie with it: how often they were there (``+old``) and are now (``+new``).
+    """The rows that are among the first ``count`` of their hash, before or after the change, with their multiplicity
+    before (``+old``) and after (``+new``).
 
-    Of a hash that several keys share, all rows.
+    Only hashes in the change are considered. The result also has the rows that tie with the last of the first rows. If
+    several keys share a hash, it has all rows of that hash.
     """
     found = [together(delta.slice(0, 0), delta.slice(0, 0), trace)]
     pending = np.unique(delta.hash)
@@ -42,7 +45,7 @@ def front(delta: Block, trace: Trace, count: int) -> Block:
             pending = pending[~np.isin(pending, mixed)]
             continue
         read = exact.sums_at(index, np.minimum(before.diff, min(count, exact.MOST)), len(pending))
-        bound = np.full(len(pending), _MOST)  # all of the bucket has been read
+        bound = np.full(len(pending), _MOST)  # the default: all rows of the hash have been read
         cut = read >= count
         if cut.any():
             assert before.sub is not None
@@ -57,12 +60,13 @@ def front(delta: Block, trace: Trace, count: int) -> Block:
         enough = ~cut | (exact.sums_at(bucket, now, len(pending)) >= wanted)
         found.append(both.filter(enough[bucket] & _near(wanted, both, bucket)))
         pending = pending[~enough]
-        count = min(4 * count, exact.MOST + 1)  # more than any bucket has
+        count = min(4 * count, exact.MOST + 1)  # no hash has as many rows as that bound
     return Block.concat(found)
 
 
 def together(before: Block, delta: Block, trace: Trace) -> Block:
-    """Rows as of the epoch before and its change, as one: how often each row was there and is now."""
+    """Rows as of the epoch before, and a change, as one block: each row's multiplicity before (``+old``) and after
+    (``+new``)."""
     nothing = np.zeros(delta.rows, np.int64)
     was = _marked(before, trace, before.diff, before.diff)
     return consolidate(Block.concat([was, _marked(delta, trace, nothing, delta.diff)]), trace.layout)
@@ -73,7 +77,7 @@ def _marked(block: Block, trace: Trace, old: Ints, new: Ints) -> Block:
 
 
 def _shared(before: Block, delta: Block, key: int) -> Words | None:
-    """The hashes under which there are several keys; None if there are none."""
+    """The hashes that several keys share; None if there are none."""
     both = Block.concat([before, delta])
     if not key or both.rows < 2:
         return None
@@ -86,8 +90,9 @@ def _shared(before: Block, delta: Block, key: int) -> Words | None:
 
 
 def _near(wanted: int, block: Block, bucket: Ints) -> Bools:
-    """Which rows (sorted by hash and prefix) can be among the first ``count`` of their bucket, before or now: those up
-    to the prefix with which the count is reached. It spares ordering the rest exactly."""
+    """Whether each row (sorted by hash and prefix) can be among the first ``wanted`` of its bucket, before or after the
+    change: whether its prefix is at most the prefix at which the count is reached. The caller need not order the other
+    rows."""
     near = np.zeros(block.rows, np.bool_)
     if not block.rows or block.sub is None:
         return near

@@ -1,10 +1,11 @@
 """Generators computed natively: explode, posexplode and inline of arrays and maps.
 
-A row becomes as many rows as its array has elements, each with the row's own diff: the number of a row's children is a
-function of the row, so what a retraction makes is what the insertion made. Everything is one ``take`` per column: the
-parents' columns by a repeated index, the elements' by their own. An element's position is its place in the array.
+A row becomes as many rows as its array has elements, each with the row's own diff. The new rows are a function of the
+row, so the retraction of a row retracts exactly the rows that its insertion inserted. Each column is one ``take``: the
+row's columns by a repeated index, the elements' columns by the index of the element. An element's position is its place
+in the array.
 
-NULL and empty arrays make nothing or, if it is ``outer``, one row of NULLs.
+NULL and empty arrays give no row or, if ``outer``, one row of NULLs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NATIVE = ("explode", "posexplode", "inline")
 
 
 _GENERATED = 3.0
-"""So many rows it is taken to make of each."""
+"""The estimated number of rows that a generator makes of one row."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class Generate(StepNode):
     """Each row of the input with each of the rows that a generator makes of it (LATERAL VIEW, ``explode`` in a select
     list).
 
-    ``function`` is the generator's name, without ``_outer``: ``outer`` says whether a row of which nothing is made
-    stays, with NULLs. Columns: the input's, then those that are ``made``. It makes rows, whoever reads its columns: so
-    it stays when nobody does.
+    ``function`` is the generator's name, without ``_outer``; ``outer``: a row from which no row is made stays, with
+    NULLs. Columns: the input's, then those that are ``made``. The node changes the number of rows, so it is never
+    pruned, even if no reader needs its columns.
     """
 
     function: str
@@ -81,16 +82,16 @@ class Generate(StepNode):
 
 @dataclass(frozen=True)
 class Explode(NativeStep):
-    """A compiled generator. A plain value: it is pickled to the workers."""
+    """A compiled generator. A plain value, which is pickled and sent to the workers."""
 
     term: Term
     function: str
     outer: bool
     types: tuple[pa.DataType, ...]
-    """Of what it adds to the row."""
+    """The types of the columns that the generator adds."""
 
     def run(self, change: pa.Table) -> pa.Table:
-        """The change of each row with each of its elements."""
+        """Return the change with each row repeated for each of its elements."""
         width = change.num_columns - 1
         kinds = [field.type for field in change.schema][:-1] + list(self.types)
         schema = pa.schema([*((f"c{index}", kind) for index, kind in enumerate(kinds)), ("_diff", pa.int64())])
@@ -98,7 +99,7 @@ class Explode(NativeStep):
 
 
 def compile_generator(step: Generate, *, as_written: bool = False) -> Explode | None:
-    """The generator of a step, compiled. None: Spark must run it. ``as_written``: inside a loop."""
+    """Compile the generator of a step; None if Spark must run it. ``as_written``: the step is inside a loop."""
     if step.function not in NATIVE or len(step.arguments) != 1:
         return None
     term = read(step.arguments[0], columns_by_name(step.input), as_written=as_written)

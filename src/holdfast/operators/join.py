@@ -5,18 +5,18 @@ dR their changes, the output changes by
 
     dL ⋈ (R + dR)  +  L ⋈ dR
 
-Of L only the rows whose key dR has are read, of R those whose key dL has (`join_sides`). Then every pair of rows with
-something changed on one side or both is made once, with its whole diff
+Of L only the rows with a key of dR are read, of R only the rows with a key of dL (`join_sides`). Then every pair of
+rows in which at least one row changed is built once, with its whole diff
 
     dl · (r + dr) + l · dr
 
 so the output holds no row twice, and need not be sorted or hashed: only pairs whose diff is zero are dropped.
 
-Rows meet by the hash of their key. Where one hash stands for several keys (it is seen by comparing neighbours, so it
-costs one pass) each pair's keys are compared. Keys are compared normalised, and come out as they were. A key with a
-NULL (that is not null-safe) joins nothing, and goes no further than ``prepare``.
+Rows are matched by the hash of their key. If a hash belongs to several keys (comparing neighbours tells, in one pass),
+the keys of each pair are compared too. Keys are compared normalised, but the output has them as they arrived. A row
+whose key has a NULL (in a column that is not null-safe) joins nothing, and is dropped in ``prepare``.
 
-Cost: O((|dL| + |dR|) · log state), the rows that match, and the pairs that come out.
+Cost: O((|dL| + |dR|) · log state), plus the rows that match, plus the pairs in the output.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ _KINDS = {"inner": "join", "left": "outer", "full": "outer", "semi": "semi", "an
 
 @dataclass(frozen=True)
 class Join(TwoInputs, OperatorNode):
-    """Pairs of rows whose keys are equal. With no keys all rows match. Further conditions sit in a `Linear` above.
+    """Pairs of rows whose keys are equal. Without keys all rows match. Further conditions are in a `Linear` above.
 
-    ``how`` says what is done with rows that match nothing: ``inner`` drops them; ``left`` keeps those of the left side,
-    NULLs in the place of the right one; ``full`` keeps those of both sides. ``semi`` gives the left rows that match
-    something, ``anti`` those that match nothing; these have the columns of the left side alone.
+    ``how`` decides about rows that match nothing: ``inner`` drops them; ``left`` keeps rows of the left side, with
+    NULLs for the right columns; ``full`` keeps rows of both sides. ``semi`` gives the left rows that match a right row,
+    ``anti`` the left rows that match none; both have only the columns of the left side.
 
     A NULL in a key matches nothing, except in the keys that ``null_safe`` marks (``<=>``), where it matches NULL.
-    ``null_safe`` has a flag per key, or is empty if none is marked.
+    ``null_safe`` has a flag per key, or is empty if no key is marked.
 
-    The inner join is in this file, the others in `outer_join` and `semi_join`.
+    The kernel of the inner join is in this file, the others are in `outer_join` and `semi_join`.
     """
 
     left_keys: tuple[str, ...]
@@ -87,7 +87,8 @@ class Join(TwoInputs, OperatorNode):
         )
 
     def _spread(self) -> tuple[tuple[int, ...], ...]:
-        """Rows lie where the hash of their key says. A row that matched nothing has NULLs for the other side's key."""
+        """The keys by which the output is spread. A row without a match has NULLs for the other side's key, so it is
+        not spread by that key."""
         left, right = self.left.columns, self.right.columns
         by_left = positions(self.left_keys, left)
         match self.how:
@@ -112,7 +113,7 @@ class Join(TwoInputs, OperatorNode):
         return KERNELS[self.how](left_key, right_key, left, right, self.how, self.null_safe)
 
     def meaning(self, *inputs: str) -> str:
-        # An inner join has nothing behind its keys: it had a fingerprint before there were others.
+        # An inner join adds nothing after its keys: its fingerprint is older than the other kinds of joins.
         kind = () if self.how == "inner" and not self.null_safe else (self.how, self.null_safe)
         left, right = self.left.columns, self.right.columns
         return digest("join", *inputs, positions(self.left_keys, left), positions(self.right_keys, right), *kind)
@@ -128,7 +129,7 @@ class Join(TwoInputs, OperatorNode):
         return left, {*self.right_keys, *(name for name in self.right.columns if name in wanted)}
 
     def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
-        # To a side whose rows come out with nothing but what they have.
+        # Only to a side whose rows are never padded with NULLs.
         if self.how != "full" and touches(condition, self.left.columns):
             return condition, None
         if self.how == "inner" and touches(condition, self.right.columns):
@@ -141,7 +142,7 @@ class Join(TwoInputs, OperatorNode):
 
 @dataclass(frozen=True)
 class InnerJoin(JoinSpec):
-    """An inner join."""
+    """The keyed operator of an inner join."""
 
     def layouts(self) -> dict[str, Layout]:
         left, right = self.arrangements
@@ -177,11 +178,11 @@ KERNELS: dict[str, type[InnerJoin | OuterJoin | SemiJoin]] = {
     "semi": SemiJoin,
     "anti": SemiJoin,
 }
-"""What is done with rows that match nothing → who does it."""
+"""``Join.how`` → the keyed operator."""
 
 
 def _collide(left: Side, right: Side) -> bool:
-    """True if some hash stands for several keys."""
+    """Whether a hash belongs to several keys."""
     for rows in (left, right):
         same = np.flatnonzero(rows.hash[1:] == rows.hash[:-1])
         if not _agree(rows, same, rows, same + 1).all():
@@ -194,12 +195,12 @@ def _collide(left: Side, right: Side) -> bool:
 
 
 def _agree(one: Side, rows: Indices, other: Side, other_rows: Indices) -> Bools:
-    """Whether the keys of these rows are equal, pair by pair."""
+    """Whether the keys of each pair of rows are equal."""
     return equal_rows(one.take_keys(rows), other.take_keys(other_rows), rows=len(rows))
 
 
 def _pairs(left: Side, right: Side, some: Indices, others: Indices, collide: bool) -> tuple[Indices, Indices]:
-    """The pairs of rows, of those left and right rows (ascending), whose keys are equal."""
+    """The pairs of a left row in ``some`` and a right row in ``others`` (both ascending) whose keys are equal."""
     one, other = pairs_by_hash(left, right, some, others)
     if collide:
         equal = _agree(left, one, right, other)

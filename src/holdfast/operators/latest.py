@@ -1,24 +1,25 @@
-"""The latest version of each key: rows arrive as versions, and a later one takes the place of an earlier one.
+"""The latest version of each key: rows arrive as versions, and a later version replaces an earlier one.
 
-What arrives are the collection's columns and, behind them, what became of the key (`arrival_fields`):
+The rows that arrive have the collection's columns, followed by (`arrival_fields`):
 
-    _deleted           the key is gone; of the row only the key (and the order column) counts
-    _strict            … and must have been there: if not, the epoch fails with the key
-    _offer _block _row where it came, as three numbers that grow: only without an order column
+    _deleted           whether the key was deleted; then only the key (and the order column) of the row count
+    _strict            whether the deleted key must exist: if it does not, the epoch fails with an error
+    _offer _block _row the place of the row in the input, as three ascending numbers: only without an order column
 
-Which version is later is said by a column of the row (``order``), whatever the order of arrival; versions that tie in
-it are decided by content, the greatest row, and a deletion beats a row. Without such a column a later epoch beats an
-earlier one, and inside an epoch the three numbers decide. They are compared and not kept, so they need only be in the
-right order, and may be others when the epoch is computed again.
+With an order column (``order``), the version with the greatest value is the latest, whatever the order of arrival. If
+versions tie, a deletion beats a row, and of several rows the greatest by content wins. Without an order column a
+version of a later epoch beats one of an earlier epoch, and inside an epoch the three numbers decide. These are compared
+but not kept, so only their order matters, and they may be different when the epoch is computed again.
 
-Trace ``rows``: the current version of each key, key first, and nothing of those that it replaced. It is laid out as a
-log is, and is the log of the source: no other is kept behind it. With an order column a deletion is kept too, as a row
-in which ``_deleted`` is true and all but the key and the order is NULL: a version that comes later, and is older, must
-find it. (``deleted`` rows are filtered out above the operator.)
+Trace ``rows``: the current version of each key, key first, without replaced versions. It has the layout of a log, and
+is the log of the source, so no log operator follows. With an order column a deletion is kept too, as a row in which
+``_deleted`` is true and all columns but the key and the order are NULL: it must win against an older version that
+arrives afterwards. (Rows with ``_deleted`` are filtered out above the operator.)
 
-An epoch reads the current versions of the keys that its change touches, puts them before what arrived, and takes the
-last of each key. The result does not depend on the order of what arrives in an epoch; with an order column, not on the
-order of epochs either. Cost: O(change · log state). State: the keys (with an order column: all that ever were).
+An epoch reads the current versions of the keys that its change touches, sorts them together with the versions that
+arrived, and keeps the last version of each key. The result does not depend on the order of arrival inside an epoch;
+with an order column, it does not depend on the order of epochs either. Cost: O(change · log state). State: a row per
+key (with an order column: also for deleted keys).
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ _SHOWN = 3
 
 
 def arrival_fields(fields: Sequence[Field], ordered: bool) -> tuple[Field, ...]:
-    """What arrives of a collection with these columns; ``ordered``: one of them says which version is later."""
+    """The columns of the rows that arrive for a collection with these columns. ``ordered``: it has an order column."""
     return (*fields, DELETED, STRICT, *(() if ordered else PLACE))
 
 
 @dataclass(frozen=True)
 class Latest(OneInput, OperatorNode):
     """The latest version of each key. ``keys`` and ``order`` are columns of the collection, which has the first
-    ``width`` columns of the input; with an ``order`` it also has ``_deleted``, and keys that are gone."""
+    ``width`` columns of the input. With an ``order`` the output also has ``_deleted``, and rows of deleted keys."""
 
     keys: tuple[str, ...]
     order: str | None
@@ -97,8 +98,8 @@ class Latest(OneInput, OperatorNode):
 
 @dataclass(frozen=True)
 class LatestSpec(KeyedOperator):
-    """Rows of ``types``, of which one is kept for each key; ``key`` and ``order`` are positions. ``name`` is the
-    collection's, for errors."""
+    """The keyed operator of a `Latest` over rows of ``types``; ``key`` and ``order`` are positions. ``name`` is the
+    collection's name, for errors."""
 
     types: tuple[pa.DataType, ...]
     key: tuple[int, ...]
@@ -109,7 +110,7 @@ class LatestSpec(KeyedOperator):
 
     @property
     def kept(self) -> tuple[pa.DataType, ...]:
-        """The types of what is kept, and given."""
+        """The column types of the trace and of the output."""
         return self.types if self.order is None else (*self.types, pa.bool_())
 
     @property
@@ -128,7 +129,8 @@ class LatestSpec(KeyedOperator):
         latest = versions.latest()
         if self.order is None:
             _check_deletions(self, versions, context.epoch)
-        # Versions that stay cancel. A key that is gone leaves nothing, unless an older version may come after it.
+        # A version that stays the latest has diff 0. Without an order column, a deleted key leaves no row; with one, it
+        # does, since an older version may arrive afterwards.
         come = latest & ~versions.deleted if self.order is None else latest
         diff = come.astype(np.int64) - versions.old
         layer = consolidate(versions.block(diff, context.epoch), layout)
@@ -138,16 +140,16 @@ class LatestSpec(KeyedOperator):
 
 @dataclass(frozen=True)
 class _Versions:
-    """The current versions of the keys that are touched, and those that arrived, key by key and in their order."""
+    """All versions of the touched keys: the current ones and those that arrived."""
 
     rows: Block
-    """Sorted by key, then by order."""
+    """The versions, sorted by key, then from the earliest to the latest."""
 
     starts: Ints
-    """Where each key begins."""
+    """The index of each key's first version."""
 
     old: Bools
-    """Which are the current ones."""
+    """Whether each version was the current one before the epoch."""
 
     deleted: Bools
     strict: Bools
@@ -177,19 +179,19 @@ class _Versions:
             by = [np.concatenate([np.zeros(count, np.int64), ranks(each) + 1]) for each in numbers]
         else:
             by = [ranks(both.columns[places.index(spec.order)]), deleted.astype(np.int64)]
-        # The last of all, for versions that tie: their content.
+        # Versions that tie are ordered by content.
         order = np.lexsort((content_ranks(both.columns, rows=both.rows), *reversed(by), group))
         keys = group[order]
         fresh = np.ones(len(keys), np.bool_)
         fresh[1:] = keys[1:] != keys[:-1]
         touched = np.zeros(int(group.max(initial=-1)) + 1, np.bool_)
         touched[group[count:]] = True
-        mine = touched[keys]  # keys that only share a hash with one that is touched come along
+        mine = touched[keys]  # drops keys that only share a hash with a touched key
         order, fresh = order[mine], fresh[mine]
         return _Versions(both.take(order), np.flatnonzero(fresh), old[order], deleted[order], strict[order])
 
     def latest(self) -> Bools:
-        """Which are the last of their keys."""
+        """Whether each version is the last of its key."""
         last = np.zeros(self.rows.rows, np.bool_)
         if self.rows.rows:
             last[np.append(self.starts[1:], self.rows.rows) - 1] = True
@@ -206,7 +208,7 @@ def _flag(column: pa.Array | pa.ChunkedArray) -> Bools:
 
 
 def _keys(rows: Block, width: int) -> Ints:
-    """The number of each row's key: equal keys, as Spark compares them, have one."""
+    """The number of each row's key: keys that are equal in Spark have equal numbers."""
     order, starts = group_rows(rows.hash, [normalise_keys(column) for column in rows.columns[:width]])
     fresh = np.zeros(rows.rows, np.int64)
     fresh[starts] = 1
@@ -216,8 +218,8 @@ def _keys(rows: Block, width: int) -> Ints:
 
 
 def _check_deletions(spec: LatestSpec, versions: _Versions, epoch: int) -> None:
-    """Raise if a key is deleted that is not there, where that was asked for."""
-    nothing = versions.deleted.copy()  # whether there is no row of the key after this version
+    """Raise NegativeMultiplicity if a strict deletion deletes a key that does not exist."""
+    nothing = versions.deleted.copy()  # whether the key does not exist after this version
     before = np.ones(len(nothing), np.bool_)
     before[1:] = nothing[:-1]
     before[versions.starts] = True

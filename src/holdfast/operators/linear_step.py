@@ -1,4 +1,4 @@
-"""Linear steps of a plan as the tasks run them."""
+"""Linear steps of a plan, compiled for tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.plan.nodes import Linear, Step
 
 
 def native_step(step: Step, *, in_loop: bool = False) -> NativeStep | None:
-    """A step, compiled; None if Spark must run it."""
+    """Compile a step for tasks; None if Spark must run it."""
     if isinstance(step, Linear):
         return compile_stretch(step, as_written=in_loop)
     if isinstance(step, Generate):
@@ -24,5 +24,5 @@ def is_native_in_loop(steps: tuple[Step, ...]) -> bool:
 
 
 def is_native(steps: tuple[Step, ...]) -> bool:
-    """Whether all of ``steps`` can run in the tasks, without Spark's expressions."""
+    """Whether all of ``steps`` can run in tasks, without Spark's expressions."""
     return all(native_step(step) is not None for step in steps)

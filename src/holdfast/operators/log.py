@@ -1,11 +1,11 @@
 """The log of a collection: the rows of a view, or of a source whose rows are kept, arranged by a key.
 
-Trace ``rows``: every row with its diff, key first. The output is the consolidated change itself, so whatever reads a
-log (sinks, other views) sees no row twice and none that cancelled out.
+Trace ``rows``: every row with its diff, key first. The output is the consolidated change, so that readers of a log
+(sinks, other views) see no row twice and no row that cancelled out.
 
-With ``check``, a row whose multiplicity would become negative is an error. Only a row that the change takes away from
-can do so: those are looked up, by hash and sub, and nothing else is read. Cost: one sort of the change; with ``check``
-O(rows taken away · log state).
+With ``check``, a row whose multiplicity would become negative is an error. Only rows with a negative diff in the change
+can become negative, so only these are looked up, by hash and sub. Cost: one sort of the change; with ``check`` also
+O(rows removed · log state).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class LogSpec(KeyedOperator):
-    """Rows of ``types``, arranged by the columns at ``key``; ``name`` is the collection's, for errors."""
+    """Rows of ``types``, arranged by the columns at ``key``. ``name`` is the collection's name, for errors."""
 
     types: tuple[pa.DataType, ...]
     key: tuple[int, ...]
@@ -54,7 +54,7 @@ class LogSpec(KeyedOperator):
 
 
 def _check(spec: LogSpec, block: Block, trace: Trace, epoch: int) -> None:
-    """Raise if a row is taken away more often than it is there."""
+    """Raise NegativeMultiplicity if the change removes more copies of a row than there are."""
     taken = block.filter(block.diff < 0)
     if not taken.rows:
         return
@@ -62,7 +62,7 @@ def _check(spec: LogSpec, block: Block, trace: Trace, epoch: int) -> None:
     fresh = np.ones(taken.rows, np.bool_)
     fresh[1:] = (taken.hash[1:] != taken.hash[:-1]) | (taken.sub[1:] != taken.sub[:-1])
     _, before = trace.matching_pairs(taken.hash[fresh], taken.sub[fresh])
-    # Rows that only share hash and sub with a taken one come along; "+taken" tells them apart.
+    # The search also finds rows that only share hash and sub with a removed row; they have no "+taken".
     marked = replace(taken, adds={"+diff": taken.diff, "+taken": taken.diff})
     total = consolidate(Block.concat([before.at(epoch), marked]), trace.layout)
     wrong = total.filter((total.diff < 0) & (total.add("+taken") < 0))

@@ -1,24 +1,24 @@
-"""A loop: the fixpoint of a body, kept up to date from changes. Recursive views and iterations are made of it.
+"""A loop: the fixpoint of a body, kept up to date from changes. Recursive views and iterations are loops.
 
-A loop has variables, each a collection with a plan, its *body*, which says what the variable is in the next round. The
+A loop has variables. Each is a collection with a plan, its *body*, which computes the variable in the next round. The
 leaves of the bodies are the variables and the loop's inputs, which are ordinary collections of the flow. With X(r) the
 variables at round *r*:
 
     X(0) = start, or nothing          X(r+1) = body(X(r), inputs)          the loop's rows = X(∞) of one variable
 
 Inside, a time is (epoch, round). Every operator of the body keeps its trace with the round as one more column
-(`loops.round_traces`); an epoch runs rounds one after the other over what changes in them (`loops.epoch`), with the
-kernels that these operators have anyway: inner joins pair by pair (`loops.pairs`), all others by differences
-(`loops.differences`). A round's work is the difference to what the same round did in earlier epochs. So a deletion
-takes back what was derived from it, through cycles too: at each round the rows are those that computing everything anew
-would have at that round.
+(`loops.round_traces`). An epoch runs rounds one after the other over the changes in them (`loops.epoch`), with the
+operators' usual kernels: inner joins pair by pair (`loops.pairs`), all other operators by differences
+(`loops.differences`). A round computes the difference to the same round as of the epoch before. So at each round the
+rows are those that a computation from the start would have at that round, and a deletion also removes all rows derived
+from the deleted row, even through cycles.
 
-To everybody else a loop is one keyed operator with the empty key. All of its rows lie in the partition that has hash 0,
-and its rounds run in that partition's task, without an exchange; large rounds may run in several tasks, each with a
-share of the hashes inside (`loops.shares`, `spark/round_jobs.py`). Its layers are merged, copied, recovered and read as
-of an epoch as those of any operator.
+Outside, a loop is one keyed operator with the empty key. All of its rows are in the partition with hash 0, and its
+rounds run in that partition's task, without an exchange. Large rounds may run in several tasks, each with a share of
+the hashes inside the loop (`loops.shares`, `spark/round_jobs.py`). Its layers are merged, copied, recovered and read as
+of an epoch like those of any operator.
 
-Cost: in each round, of what changes in it; of no round more than the rows that an epoch has changed and those that they
+Cost: in each round, that of the changes in the round: the rows that the epoch changed there, and the rows that they
 meet.
 """
 
@@ -48,7 +48,8 @@ from holdfast.trace.trace import Trace
 
 @dataclass(frozen=True)
 class LoopVariable:
-    """A variable of a loop: what it is in the next round, and the input that it is at round 0 (None: nothing)."""
+    """A variable of a loop. ``body`` computes it in the next round; ``start`` is the index of the input that it equals
+    at round 0 (None: it is empty then)."""
 
     body: Node
     start: int | None = None
@@ -58,9 +59,9 @@ class LoopVariable:
 class Loop(OperatorNode):
     """The rows of the variable ``result`` when no variable changes any more.
 
-    ``max_rounds``: it is an error if they still change after so many rounds; ``max_rows``: if more rows than that
-    change in one. These are no part of the meaning: other bounds find the same state. ``rounds``: they are left as they
-    are after so many rounds, fixpoint or not.
+    ``max_rounds`` and ``max_rows`` are bounds: an epoch fails if variables still change after ``max_rounds`` rounds, or
+    if a round adds more than ``max_rows`` rows to a variable. Bounds are not part of the meaning: a loop with other
+    bounds has the same state. ``rounds``: the loop ends after this number of rounds, at the fixpoint or not.
     """
 
     inputs: tuple[Node, ...]
@@ -111,7 +112,8 @@ class Loop(OperatorNode):
     is_bounded: ClassVar[bool] = True
 
     def bounded_with(self, other: KeyedNode) -> Loop:
-        """Views that share a loop share its bounds: whichever is passed first is an error of the epoch, for all."""
+        """The loop with the least of both bounds, for views that share it: passing the bound of one view is an error
+        for all of them."""
         assert isinstance(other, Loop)
         rows = [each for each in (self.max_rows, other.max_rows) if each is not None]
         pairs = zip(self.variables, other.variables, strict=True)
@@ -133,7 +135,7 @@ class Loop(OperatorNode):
 
 @dataclass(frozen=True)
 class LoopSpec(KeyedOperator):
-    """A loop over inputs of these types."""
+    """The keyed operator of a `Loop`. ``inputs`` has the column types of each input."""
 
     one_key = True
 
@@ -144,11 +146,11 @@ class LoopSpec(KeyedOperator):
     limits: Limits
 
     def layouts(self) -> dict[str, Layout]:
-        # An operator without a trace would not be seen to have come as far as an epoch.
+        # The layers of a trace show which epochs an operator has reached, so every operator has at least one trace.
         return self.body.layouts() or {"nothing": Layout(0, 0)}
 
     def prepare(self, port: int, change: pa.Table) -> pa.Table:
-        """The change with the hash of the empty key in front."""
+        """Return the change with the hash of the empty key as the first column."""
         return change.add_column(0, "_hash", pa.array(np.zeros(change.num_rows, np.uint64)))
 
     def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
@@ -158,7 +160,7 @@ class LoopSpec(KeyedOperator):
         return self.result_of(epoch, epoch.run(self.changes(arrived)))
 
     def changes(self, arrived: Sequence[pa.Table]) -> list[pa.Table]:
-        """The changes of the inputs, of what arrived."""
+        """The changes of the inputs: the tables that arrived, without their hashes."""
         return [table.drop_columns(["_hash"]) for table in arrived]
 
     def epoch(
@@ -168,17 +170,16 @@ class LoopSpec(KeyedOperator):
         share: Share = ALL,
         stages: Collection[int] | None = None,
     ) -> LoopEpoch:
-        """The rounds of an epoch, to be run here; or a share of them, in some stages."""
+        """The rounds of an epoch, for this task to run; or only a share of their hashes, in some stages of the body."""
         return LoopEpoch(self.body, self.variables, self.result, self.limits, traces, context, share, stages)
 
     def result_of(self, epoch: LoopEpoch, output: pa.Table) -> StepResult:
-        """The step, when all rounds of the epoch have been run."""
+        """The result of the step, after all rounds of the epoch have run."""
         return StepResult(epoch.layers(), output, rounds=epoch.rounds.count)
 
 
 def loop_bounds(plan: Node) -> tuple[tuple[int, int | None], ...]:
-    """After how many rounds the loops of a plan must have ended, and how many rows may change in one; those inside
-    loops too: what their meaning does not say."""
+    """(max_rounds, max_rows) of every loop in a plan, also of loops inside loops. Fingerprints do not cover them."""
     found: list[tuple[int, int | None]] = []
     for each in reachable(plan):
         if isinstance(each, Loop):
@@ -188,7 +189,7 @@ def loop_bounds(plan: Node) -> tuple[tuple[int, int | None], ...]:
 
 
 def _bounded(body: Node, other: Node) -> Node:
-    """A body with the bounds, where these are less, of the loops in another one that means the same."""
+    """The body with the least bounds of its loops and those of ``other``, a body with the same meaning."""
     others = reachable(other)
     meanings = fingerprints(others)
     bounds = {meanings[id(each)]: each for each in others if isinstance(each, Loop)}

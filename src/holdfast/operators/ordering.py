@@ -1,10 +1,10 @@
 """Spark's order of values, and a total order of rows.
 
-``ranks`` numbers the values of a column so that the numbers are ordered as Spark orders the values: NaN greatest,
--0.0 = 0.0, strings and binaries by bytes, structs field by field, arrays element by element and shorter first, NULL
-least inside them. ``sort_rows`` orders rows by some columns, then by all columns ascending, then by content: the last
-only tells apart what Spark's order does not (-0.0 and 0.0, maps), so that the order of rows is one, whatever order they
-came in. O(rows log rows) per column; it is only asked for the rows at the front of a group.
+``ranks`` numbers the values of a column in Spark's order: NaN greatest, -0.0 = 0.0, strings and binaries by bytes,
+structs field by field, arrays element by element and shorter first, NULL least inside them. ``sort_rows`` orders rows
+by some columns, then by all columns ascending, then by content. Content only decides between rows that are equal in
+Spark's order (-0.0 and 0.0, maps), so that the order of rows does not depend on the order in which they arrived. O(rows
+log rows) per column; called only for the first rows of groups and for the partitions of windows.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from holdfast.trace.order import order_prefix
 Ranks = npt.NDArray[np.int64]
 
 Order = tuple[int, bool, bool]
-"""A column to order by: position, descending, nulls first."""
+"""A column to order by: (position, descending, nulls first)."""
 
 
 def sort_rows(group: npt.NDArray[np.generic], columns: Sequence[pa.Array], order: Sequence[Order]) -> Ranks:
-    """The permutation that puts rows of one group next to each other, groups ascending, each in order."""
+    """The permutation that sorts rows by group, and the rows of each group by ``order``."""
     if len(group) < 2:
         return np.arange(len(group))
     place = _dense(group)
@@ -46,7 +46,8 @@ def is_ordered(kind: pa.DataType) -> bool:
 
 
 def ranks(array: pa.Array) -> Ranks:
-    """Numbers in the order of the values: NULL is 0, the rest above. Maps are in an order of their own."""
+    """Number the values in Spark's order: NULL is 0, values are 1 and above. Maps, which Spark does not order, are
+    numbered by content."""
     array = physical.plain(array)
     kind = array.type
     if pa.types.is_null(kind) or not len(array):
@@ -80,7 +81,7 @@ def _directed(array: pa.Array, descending: bool, nulls_first: bool) -> Ranks:
 
 
 def _list_ranks(array: pa.Array) -> Ranks:
-    """Place by place: who has ended comes before who goes on, and a NULL before any value."""
+    """Number lists element by element: at each place, a list that has ended comes first, then NULL, then values."""
     starts, lengths = physical.spans(array)
     inner = ranks(physical.elements(array)) + 1
     found = np.zeros(len(array), np.int64)
@@ -93,7 +94,7 @@ def _list_ranks(array: pa.Array) -> Ranks:
 
 
 def _refined(major: Ranks, minor: Ranks) -> Ranks:
-    """Ranks by major, then minor; dense, so that they never outgrow the number of rows squared."""
+    """Ranks by major, then minor. They are dense, so that products of ranks stay below the number of rows squared."""
     return _dense(major * (int(minor.max(initial=0)) + 1) + minor)
 
 

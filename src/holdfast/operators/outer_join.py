@@ -2,21 +2,21 @@
 
 Traces ``left`` and ``right`` hold the rows of each side, key first, as for the inner join. ``right.count`` (and, for a
 full join, ``left.count``) has the number of rows of each key, so that a side's rows need not be read to know whether
-there are any. A key is *present* on a side while that number is positive.
+the key has any. A key is *present* on a side while that number is positive, otherwise *absent*.
 
-The pairs change as in the inner join (`join`). A left row is padded while its key is absent on the right: with *l* what
-was and *dl* what changed, its padded row changes by
+The pairs change as in the inner join (`join`). A left row is padded while its key is absent on the right. If its
+multiplicity was *l* and changes by *dl*, the multiplicity of its padded row changes by
 
     (l + dl) · absent after  -  l · absent before
 
-and so for the right rows of a full join. A row whose padding can change has either changed itself or a key that changed
-on the other side, and those are the rows that the pairs need anyway.
+and likewise for the right rows of a full join. The padding of a row can change only if the row changed or its key
+changed on the other side; the pairs need the same rows, so no more rows are read.
 
 Pairs are found by hash and decided by key: rows of one key have one place among the keys that the epoch touches. A pair
-equals a padded row only if one of its halves is NULL throughout; only where such a row takes part the output is
+can equal a padded row only if all columns of one of its halves are NULL. Only if such a row occurs, the output is
 consolidated.
 
-Cost: that of the inner join, O((|dL| + |dR|) · log state), the rows that match and what comes out.
+Cost: as for the inner join, O((|dL| + |dR|) · log state), plus the rows that match, plus the output.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from holdfast.trace.trace import Trace
 
 @dataclass(frozen=True)
 class OuterJoin(JoinSpec):
-    """A left or full join."""
+    """The keyed operator of a left or full join."""
 
     def layouts(self) -> dict[str, Layout]:
         left, right = self.arrangements
@@ -95,7 +95,7 @@ class OuterJoin(JoinSpec):
 
 
 def _pairs(left: Side, right: Side, left_place: Indices, right_place: Indices) -> tuple[Indices, Indices, Indices]:
-    """The pairs whose number changes, and by how much."""
+    """(left rows, right rows, diffs) of the pairs whose multiplicity changes."""
     known = left_place >= 0
     changed = pairs_by_hash(left, right, np.flatnonzero(known & (left.delta != 0)), np.flatnonzero(right_place >= 0))
     unchanged = pairs_by_hash(
@@ -108,7 +108,7 @@ def _pairs(left: Side, right: Side, left_place: Indices, right_place: Indices) -
 
 
 def _padded(rows: Side, place: Indices, there: tuple[Bools, Bools]) -> tuple[Indices, Indices, Indices]:
-    """The rows whose padded form changes, -1 for each in the place of the other side, and by how much."""
+    """(rows, -1 for each as the other side's row, diffs) of the rows whose padded form changes."""
     before, after = ~there[0][place], ~there[1][place]
     diff = rows.new * after - rows.old * before
     kept = np.flatnonzero(diff)
@@ -120,7 +120,7 @@ def _at(rows: Side, picked: Indices) -> Indices:
 
 
 def _all_null(rows: Side) -> Bools:
-    """Which rows are NULL in every column."""
+    """Whether each row is NULL in every column."""
     found = np.ones(len(rows.at), np.bool_)
     for column in rows.columns:
         valid = physical.valid(column)

@@ -1,11 +1,11 @@
-"""Functions from outside: asked once per row that comes, their answers kept in the lineage.
+"""Outside functions: users' functions that are called once per inserted row, and whose answers go into the lineage.
 
-A question is the place of a draw (``2:00ab…:0``: which draw, which hash, which copy), an answer is a value of the
-declared type as JSON text. The answers go into the lineage of the epoch, and a replay takes them from there instead of
-calling anybody. So a function may read a clock, a database or a web service, and every epoch can still be computed
-again.
+A question identifies a draw (``2:00ab…:0``: number of the draw, hash of the row, number of the copy). An answer is a
+value of the declared type as JSON text. The answers go into the lineage of the epoch, and a replay reads them from
+there instead of calling the function. So a function may read a clock, a database or a web service, and every epoch can
+still be computed again.
 
-This is the one place where rows go through Python one by one: what is called is the user's function of one row.
+Rows are processed one by one in Python here, since the user's function takes one row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ def ask(
     pickled: bytes, kind: pa.DataType, questions: Sequence[str], arguments: Sequence[pa.Array], subject: str,
     context: Context,
 ) -> tuple[pa.Array, dict[str, str]]:  # fmt: skip
-    """The answers as a column of type ``kind``, and as texts for the lineage."""
+    """Return the answers as a column of type ``kind``, and as question → text for the lineage.
+
+    A replay takes them from ``context.answers``, and raises LogDamaged if one is missing. Raises EvaluationError if the
+    function fails."""
     if context.answers is not None:
         texts = _recall(questions, context.answers, subject, context.epoch)
     else:
@@ -95,7 +98,7 @@ def _answer(function: Callable[..., Any], row: tuple[Any, ...], kind: pa.DataTyp
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """A value as JSON has it, exactly: texts and numbers as they are, all else by its parts."""
+    """Convert a value of type ``kind`` to JSON without loss."""
     if value is None:
         return None
     if pa.types.is_decimal(kind):
@@ -114,7 +117,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _value(plain: Any, kind: pa.DataType) -> Any:
-    """The other way: a value that Arrow takes for ``kind``."""
+    """The inverse of ``_plain``: convert JSON to a value that Arrow accepts for ``kind``."""
     if plain is None:
         return None
     if pa.types.is_decimal(kind):

@@ -1,16 +1,17 @@
-"""A collection that is replaced as a whole: its rows are those of the last version, and a version comes in full.
+"""A collection that is replaced as a whole: its rows are those of the last version, and every version is complete.
 
-What arrives are the collection's columns and, behind them, ``_version``, a number that grows, and ``_mark``: true in
-rows that are no rows of the collection and say that a version has come. One such row is sent to every partition, so
-that those to which no row of the new version belongs let go of the rows of the old one.
+The rows that arrive have the collection's columns, followed by ``_version``, an ascending number, and ``_mark``. A row
+with ``_mark`` is not a row of the collection: it announces a new version. A mark is sent to every partition, so that
+partitions without rows of the new version also remove the rows of the old version.
 
-Trace ``rows``: the rows of the last version, laid out as a log is; it is the log of the source. An epoch with a new
-version reads all of its partition, and gives the difference: what is the same in both cancels. Rows that arrive without
-a mark, which only a log of these rows gives, are changes, and are taken as they are.
+Trace ``rows``: the rows of the last version, in the layout of a log; it is the log of the source. An epoch with a new
+version reads all rows of its partition, and outputs the difference: rows that are in both versions cancel. If no mark
+arrives (only when the rows come from a log of this collection), the rows are a change, and are added as they are.
 
-With a key, rows of one key are an error: the version is refused, and the one before it stays.
+With a key, a version with several rows of one key is an error: it is refused, and the version before it stays.
 
-Cost: a new version costs its size and that of the one before it, as reading it does. All other epochs cost nothing.
+Cost: an epoch with a new version costs the size of the new and of the old version, like reading the version. All other
+epochs cost nothing.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ _STARTS = np.arange(BUCKETS, dtype=np.uint64) * np.uint64(2**64 // BUCKETS)
 
 @dataclass(frozen=True)
 class Replaced(OneInput, OperatorNode):
-    """The rows of the last version, which has the input's columns but the last two. ``keys``: columns by which rows
-    are unique; none: they are a bag."""
+    """The rows of the last version, with the input's columns except the last two. ``keys``: columns by which rows must
+    be unique; empty: the rows are a bag."""
 
     keys: tuple[str, ...]
 
@@ -73,7 +74,8 @@ class Replaced(OneInput, OperatorNode):
 
 @dataclass(frozen=True)
 class ReplacedSpec(KeyedOperator):
-    """Rows of ``types``, arranged by the columns at ``key``, which are unique if ``names`` has them."""
+    """The keyed operator of a `Replaced`: rows of ``types``, arranged by the columns at ``key``. ``names`` are the
+    names of the key's columns if rows must be unique by them, else empty."""
 
     types: tuple[pa.DataType, ...]
     key: tuple[int, ...]
@@ -90,7 +92,8 @@ class ReplacedSpec(KeyedOperator):
         return {"rows": self.arrangement.layout}
 
     def prepare(self, port: int, change: pa.Table) -> pa.Table:
-        """The hash of the key; a mark goes to every slot."""
+        """Add the hash of the key; if there are marks, add one mark per hash slot, so that it reaches every
+        partition."""
         marks = change.column(len(self.types) + 1)
         rows = change.filter(pc.invert(pc.fill_null(marks, False)))
         made = self.arrangement.prepare(rows)
@@ -108,7 +111,7 @@ class ReplacedSpec(KeyedOperator):
         marks = pc.fill_null(table.column(f"c{width + 1}"), False)
         is_new = bool(pc.any(marks).as_py())
         if is_new:
-            # Of several versions, in an epoch that stands for many, the last counts.
+            # If an epoch has several versions (it may stand for many epochs), the last one counts.
             newest = pc.equal(table.column(f"c{width}"), pc.max(table.column(f"c{width}")))
             table = table.filter(pc.and_(newest, pc.invert(marks)))
         columns = tuple(physical.plain(table.column(f"c{index}")) for index in self.arrangement.places)

@@ -1,14 +1,15 @@
-"""Semi and anti joins: the left rows whose key the right side has, or has not.
+"""Semi and anti joins: the left rows whose key the right side has (semi), or does not have (anti).
 
-Trace ``left`` holds the left rows, key first; trace ``right.count`` has, of the right side, nothing but the number of
-rows of each key. A key is *present* while that number is positive. A left row comes out while its key is present (semi)
-or absent (anti): with *l* what was and *dl* what changed, it changes by
+Trace ``left`` holds the left rows, key first. Of the right side, trace ``right.count`` holds only the number of rows of
+each key. A key is *present* while that number is positive. A left row is in the output while its key is present (semi)
+or absent (anti). If its multiplicity was *l* and changes by *dl*, its multiplicity in the output changes by
 
-    (l + dl) · out after  -  l · out before
+    (l + dl) · in output after  -  l · in output before
 
-Left rows are read only for keys whose presence changes. Keys are compared normalised; rows come out as they were.
+Left rows are read only for keys whose presence changes. Keys are compared normalised; the output has rows as they
+arrived.
 
-Cost: O((|dL| + |dR|) · log state), and the rows that come out.
+Cost: O((|dL| + |dR|) · log state), plus the rows in the output.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from holdfast.trace.trace import Trace
 
 @dataclass(frozen=True)
 class SemiJoin(JoinSpec):
-    """A semi or anti join."""
+    """The keyed operator of a semi or anti join."""
 
     def layouts(self) -> dict[str, Layout]:
         return {"left": self.arrangements[0].layout, "right.count": count_layout(self)}

@@ -1,14 +1,14 @@
 """INTERSECT and EXCEPT, with and without ALL, by multiplicities.
 
-The trace ``counts`` has, per row, how many copies the left side holds (``+diff``) and how many the right (``+right``).
-With *a* and *b* these numbers, the result holds the row
+The trace ``counts`` has, per row, its number of copies in the left side (``+diff``) and in the right side (``+right``).
+If these numbers are *a* and *b*, the number of copies in the result is
 
-    INTERSECT ALL  min(a, b)        INTERSECT  once if a > 0 and b > 0
-    EXCEPT ALL     max(a - b, 0)    EXCEPT     once if a > 0 and b = 0
+    INTERSECT ALL  min(a, b)        INTERSECT  1 if a > 0 and b > 0
+    EXCEPT ALL     max(a - b, 0)    EXCEPT     1 if a > 0 and b = 0
 
-times. An epoch finds the counts of the rows it touches, adds its change, and emits the difference of the two results.
-Rows are equal as Spark's set operations take them: NULL equals NULL, NaN equals NaN, -0.0 is 0.0 (and comes out as it).
-Cost: O(change × log state).
+and 0 otherwise. An epoch reads the counts of the rows it touches, adds its change, and outputs the difference of the
+results before and after. Rows are equal as in Spark's set operations: NULL equals NULL, NaN equals NaN, and -0.0 equals
+0.0 (the output has 0.0). Cost: O(change × log state).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from holdfast.trace.trace import Trace
 
 @dataclass(frozen=True)
 class SetOperation(TwoInputs, OperatorNode):
-    """INTERSECT or EXCEPT of two bags: ``kind`` is ``intersect`` or ``except``, ``all`` keeps copies.
+    """INTERSECT or EXCEPT of two bags: ``kind`` is ``intersect`` or ``except``; with ``all``, copies count.
 
-    Columns go by position; the names are the left input's. NULLs are equal, as are NaNs, and -0.0 and 0.0.
+    Columns are matched by position; the names are the left input's. NULLs are equal, NaNs are equal, -0.0 equals 0.0.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class SetOperation(TwoInputs, OperatorNode):
         return set(self.left.columns), set(self.right.columns)  # it compares whole rows
 
     def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
-        # A condition must ask the same of a row and of one that equals it: -0.0 equals 0.0.
+        # Equal rows must get equal answers from the condition, but -0.0 and 0.0 are equal and may get different ones.
         if any(kind in self.types[name] for name in references(condition) for kind in ("float", "double")):
             return None
         return tuple(by_position(condition, self, side) for side in self.inputs)
@@ -73,7 +73,7 @@ class SetOperation(TwoInputs, OperatorNode):
 
 @dataclass(frozen=True)
 class SetSpec(KeyedOperator):
-    """``kind`` is ``intersect`` or ``except``; ``all`` keeps copies; both sides have ``types``."""
+    """The keyed operator of a `SetOperation`; both sides have columns of ``types``."""
 
     kind: str
     all: bool
@@ -87,7 +87,7 @@ class SetSpec(KeyedOperator):
         return {"counts": self.layout}
 
     def prepare(self, port: int, change: pa.Table) -> pa.Table:
-        """Each row once, with the sum of its diffs and its hash."""
+        """Combine equal rows: each row once, with its hash and the sum of its diffs."""
         typed = [physical.plain(change.column(index)).cast(kind) for index, kind in enumerate(self.types)]
         rows = [normalise_keys(column) for column in typed]
         hashes = hash_columns(rows, rows=change.num_rows)
@@ -103,7 +103,8 @@ class SetSpec(KeyedOperator):
         left, right = (_side(self, part, context.epoch) for part in arrived)
         change = consolidate(Block.concat([left, replace(right, adds={"+right": right.diff})]), self.layout)
         _, old = traces["counts"].matching(once(change.hash))
-        # Rows that only share a hash come along; they have no change, and drop out below.
+        # The search also finds rows that only share a hash with a changed row; they have no change, and are dropped
+        # below.
         before = replace(old.at(context.epoch), adds={"+a": old.diff, "+b": old.add("+right")})
         moved = replace(change, adds={"+da": change.diff, "+db": change.add("+right")})
         both = consolidate(Block.concat([moved, before]), self.layout)
@@ -124,7 +125,7 @@ def _side(spec: SetSpec, arrived: pa.Table, epoch: int) -> Block:
 
 
 def _copies(spec: SetSpec, a: Ints, b: Ints) -> Ints:
-    """How often the result holds a row that the sides hold so often."""
+    """The number of copies in the result of a row with ``a`` copies on the left and ``b`` on the right."""
     if spec.kind == "intersect":
         copies = np.minimum(a, b)
     else:

@@ -1,12 +1,12 @@
-"""What every operator takes and gives: the classes that the files of this room fill in.
+"""The interfaces of an operator: the base classes that the files of this package implement.
 
-An operator is a node of the plan (a `StepNode` or an `OperatorNode`: what it means) and what the tasks run for it (a
-`NativeStep` or a `KeyedOperator`), which the node makes when the dataflow is compiled. Nothing else knows of operators:
-there is no list of them (docs/adding-an-operator.md).
+An operator consists of a plan node, which has its meaning (a `StepNode` or an `OperatorNode`), and of the code that
+tasks run (a `NativeStep` or a `KeyedOperator`), which the node makes when the dataflow is compiled. There is no list of
+operators (docs/adding-an-operator.md).
 
-A keyed operator is a frozen dataclass, a `KeyedOperator`: its fields say what it is asked for (positions and types of
-columns), and its methods, all pure, are what the tasks run. It travels to them as it is. The result of ``step`` depends
-on the bags that arrived and on the traces as of the epoch before, never on order, splitting, partitioning or merges
+A `KeyedOperator` is a frozen dataclass: its fields are its parameters (positions and types of columns), and its pure
+methods run in tasks. It is sent to the tasks as it is. The result of ``step`` depends only on the bags of rows that
+arrived, on the traces as of the epoch before and on the `Context`, never on order, splitting, partitioning or merges
 (invariant 1, functional).
 """
 
@@ -27,111 +27,118 @@ from holdfast.trace.trace import Trace
 
 
 def arrow_types(fields: Iterable[Field]) -> tuple[pa.DataType, ...]:
-    """The types of these columns in the tasks."""
+    """The Arrow types of these columns."""
     return tuple(arrow_type(each.type) for each in fields)
 
 
 class NativeStep(ABC):
-    """A linear step as the tasks run it. A frozen dataclass: it travels to them as it is."""
+    """A linear step as tasks run it. A frozen dataclass, which is sent to the tasks as it is."""
 
     calls_users: ClassVar[bool] = False
-    """True: it calls functions of the user's, which may not bear to be called by two threads."""
+    """Whether the step calls users' functions. These may not be thread-safe, so only one thread calls them."""
 
     @abstractmethod
     def run(self, change: pa.Table) -> pa.Table:
-        """The change (``c0…``, ``_diff``) behind the step: a function of each row alone, with the row's diff."""
+        """Apply the step to a change (``c0…``, ``_diff``). Its output for a row depends on this row alone, and has the
+        row's diff."""
 
 
 @dataclass(frozen=True)
 class StepNode(Step):
-    """A linear step of a plan that is made by an operator of this room. (`Linear` is the plan's own.)"""
+    """A linear step of a plan that is defined in this package. (`Linear` is defined in `plan.nodes`.)"""
 
     @abstractmethod
     def compiled(self) -> NativeStep | None:
-        """What the tasks run. None: Spark must run it (``runs_in_spark``)."""
+        """Return the step as tasks run it; None if Spark must run it (``runs_in_spark``)."""
 
 
 class OperatorNode(KeyedNode):
-    """A keyed node of a plan."""
+    """A keyed node of a plan that is defined in this package."""
 
     @abstractmethod
     def compiled(self, operator: Operator) -> KeyedOperator:
-        """What the tasks run for one of its parts."""
+        """Return one of the node's parts, given as ``operator``, as tasks run it."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where and when a step runs: the epoch, and the partition's range of key hashes [low, high)."""
+    """The circumstances of a ``step``: the epoch with its lineage, and the partition's range of key hashes [low,
+    high)."""
 
     epoch: int
     low: int
     high: int
     initial: bool
-    """True in the operator's very first epoch: its traces are empty."""
+    """True in the operator's first epoch, when its traces are empty."""
 
     clock: int = 0
+    """The lineage's clock: microseconds since 1970."""
+
     seed: int = 0
-    """The lineage's: microseconds since 1970, and the epoch's seed."""
+    """The lineage's seed of the epoch."""
 
     before: int = -(2**63)
-    """The clock of the epoch before."""
+    """The clock of the epoch before, in microseconds since 1970."""
 
     answers: Mapping[str, str] | None = None
-    """In a replay: question → answer, what the operator's outside functions returned, from the lineage."""
+    """Only in a replay: question → answer of the operator's outside functions, from the lineage."""
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step did: the rows of each trace's new layer, and the output change (``c0…``, ``_diff``)."""
+    """The result of a step: the rows of each trace's new layer, and the output change (``c0…``, ``_diff``)."""
 
     layers: dict[str, Block]
     output: pa.Table
     answers: Mapping[str, str] = field(default_factory=dict)
-    """Question → answer, for the lineage: what outside functions returned. No two partitions ask the same question."""
+    """Question → answer of the outside functions, for the lineage. No two partitions ask the same question."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What it counted, for people: what → how many (`plan.drawing.Filtered`). No result depends on it."""
+    """Counters for people, by name (`plan.drawing.Filtered`). No result depends on them."""
 
     due: int | None = None
-    """At what clock something will happen although nothing arrives; not later than that. None: never."""
+    """The clock (microseconds since 1970) by which the operator must run again even if no row arrives; None if it need
+    not."""
 
     rounds: int = 0
-    """Of a loop: how many rounds it ran."""
+    """Only for a loop: the number of rounds it ran."""
 
 
 class KeyedOperator(ABC):
-    """A keyed operator as the tasks run it."""
+    """A keyed operator as tasks run it."""
 
     keeps_collection: ClassVar[bool] = False
-    """True: its rows are those of a view or a source. They can be read as far back as the flow retains."""
+    """Whether its trace has the rows of a view or a source. Readers may read them as far back as the flow's
+    retention."""
 
     one_key: ClassVar[bool] = False
-    """True: all that arrives has one key, whatever the hashes in its traces say."""
+    """Whether all rows that arrive have one key, so that one partition has them all. The hashes in its traces do not
+    matter then."""
 
     remembers: ClassVar[bool] = False
-    """True: its output depends on the epoch in which a row came, so that an epoch that stands for a whole history must
-    not compute it again. Then ``remembered`` says what it gave."""
+    """Whether its output depends on the epoch in which a row came. Then an epoch that stands for a whole history must
+    not compute the output again, but take it from ``remembered``."""
 
     @property
     def asks(self) -> bool:
-        """Whether it calls functions from outside, whose answers go into the lineage."""
+        """Whether the operator calls outside functions, whose answers go into the lineage."""
         return False
 
     @abstractmethod
     def layouts(self) -> dict[str, Layout]:
-        """The traces that it keeps: suffix → layout."""
+        """The operator's traces: suffix → layout."""
 
     @abstractmethod
     def prepare(self, port: int, change: pa.Table) -> pa.Table:
-        """Runs before the exchange, once per batch: cuts the change to what the operator needs, combines locally, and
-        puts the hash of the key in front as ``_hash``."""
+        """Runs before the exchange, once per batch. Keeps the columns and rows that the operator needs, combines rows
+        within the batch, and adds the hash of the key as the first column, ``_hash``."""
 
     @abstractmethod
     def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
-        """Runs after the exchange, once per epoch and partition: ``arrived[port]`` is what ``prepare`` made, from any
-        number of tasks, in any order."""
+        """Runs after the exchange, once per epoch and partition. ``arrived[port]`` has the tables that ``prepare`` made
+        in any number of tasks, in any order."""
 
     def remembered(self, traces: Mapping[str, Trace]) -> pa.Table:
-        """All rows that the operator has given and not taken back as of the traces' epoch, as one change: what somebody
-        who begins to read it must start from. Only asked of an operator that ``remembers``."""
+        """All rows in the operator's output as of the traces' epoch, as one change. A new reader of the operator starts
+        with them. Called only if ``remembers`` is True."""
         raise NotImplementedError

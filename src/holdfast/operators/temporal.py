@@ -1,21 +1,20 @@
-"""Rows while their time is: each row of the input is in the output from one moment until another.
+"""Rows with a validity in time: each row of the input is in the output from one moment until another.
 
-A row says by itself when it comes (``start``) and when it goes (``end``): two of its columns, NULL for never. Time is
-the clock of the epochs' lineage, which never goes back (`coordinator.epochs`). A row is in the output as of an epoch if
+Two columns of a row are its moments: ``start`` and ``end``. A NULL start means always, a NULL end for ever. Time is the
+clock of the epochs' lineage, which never goes back (`coordinator.epochs`). A row is in the output as of an epoch if
 start ≤ clock < end.
 
-Trace ``pending``: what is still to happen, and nothing else. A row whose time has not come waits under its start; one
-that is in the output waits under its end, if it has one. ``_hash`` is one of 256 fixed buckets by the hash of a key
-(whichever the input is spread by already), ``_sub`` the moment itself: 64 bits hold all of it, so there are no ties to
-settle. A row that arrives, or goes, changes what it would have waited under by its diff: nothing is looked up for it.
+Trace ``pending`` holds only future events. A row whose start has not come waits under its start; a row in the output
+waits under its end, if it has one. ``_hash`` is one of 256 fixed buckets, by the hash of a key (the key by which the
+input is already spread); ``_sub`` is the moment itself, which fits into 64 bits, so the order is exact. A row that
+arrives is added under its moment with its diff, also if the diff is negative, so no row is looked up.
 
-Invariant: as of an epoch, nothing waits under a moment that its clock has passed. So an epoch reads what lies between
-the clock before it and its own, and no more: events that are over lie in front of that, and are never walked through,
-however long merging leaves them there. It takes them away and does what they say; a row that begins is treated like
-one that arrives now.
+Invariant: as of an epoch, no row waits under a moment ≤ its clock. So an epoch reads only the events between the clock
+of the epoch before and its own clock. Past events have smaller moments, so they are never read, even if merging has not
+yet removed them from the layers. The epoch removes the events it read from the trace. A row that starts is then treated
+like a row that arrives now; a row that ends leaves the output.
 
-Cost: O(change + events · log state), plus a binary search per bucket and layer. State: the rows that have a moment
-still to come.
+Cost: O(change + events · log state), plus a binary search per bucket and layer. State: the rows with a future moment.
 """
 
 from __future__ import annotations
@@ -50,8 +49,9 @@ _ALWAYS = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Temporal(OneInput, OperatorNode):
-    """Each row of the input while its time is: ``start`` and ``end`` are columns of type timestamp, and a row is there
-    as of an epoch if start ≤ clock < end. NULL, and no column, is always and for ever.
+    """The rows of the input that are valid now. ``start`` and ``end`` are timestamp columns; a row is in the output as
+    of an epoch if start ≤ clock < end. If the column or its value is missing, the row is valid always (start) or for
+    ever (end).
 
     The clock is that of the epoch's lineage. Columns: the input's.
     """
@@ -59,7 +59,7 @@ class Temporal(OneInput, OperatorNode):
     start: str | None
     end: str | None
     calendar: str = ""
-    """What the moments are computed by assumes of the session's time zone: nothing, that no date comes twice
+    """What the expressions of the moments assume of the session's time zone: nothing (empty), that no date occurs twice
     (``days``), or that all days have 24 hours (``fixed``)."""
 
     @cached_property
@@ -68,7 +68,7 @@ class Temporal(OneInput, OperatorNode):
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """The columns that say when."""
+        """The names of the columns ``start`` and ``end``, as far as there are such columns."""
         return tuple(name for name in (self.start, self.end) if name is not None)
 
     @cached_property
@@ -79,8 +79,7 @@ class Temporal(OneInput, OperatorNode):
         return (KeyedPart("temporal", keys=(key,), spread=(key,), title=title, timed=True),)
 
     def _key(self) -> tuple[int, ...]:
-        """By which columns the rows meet: as they are spread already, or by all of what they were before their moments
-        were computed."""
+        """The positions of the key: the key by which the rows are already spread, else all columns but the moments."""
         key = self.input.arrangement
         if len(key) < len(self.columns):
             return key
@@ -89,7 +88,7 @@ class Temporal(OneInput, OperatorNode):
 
     @property
     def _positions(self) -> tuple[int | None, int | None]:
-        """Where the moments are."""
+        """The positions of ``start`` and ``end``; None for a column that does not exist."""
         start, end = (None if name is None else self.columns.index(name) for name in (self.start, self.end))
         return start, end
 
@@ -110,7 +109,7 @@ class Temporal(OneInput, OperatorNode):
         return ({*wanted, *self.moments},)
 
     def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
-        # When a row comes and goes is written in the row, and no other row has a say in it.
+        # The moments of a row are in the row itself, and do not depend on other rows.
         return (condition,) if touches(condition, self.columns) else None
 
     @property
@@ -120,8 +119,8 @@ class Temporal(OneInput, OperatorNode):
 
 @dataclass(frozen=True)
 class TemporalSpec(KeyedOperator):
-    """Rows of ``types``; ``start`` and ``end`` are the positions of their moments (None: there is no such column), and
-    ``key`` those by whose hash the rows are spread."""
+    """The keyed operator of a `Temporal` over rows of ``types``. ``start`` and ``end`` are the positions of the moments
+    (None: there is no such column), ``key`` the positions by whose hash the rows are spread."""
 
     types: tuple[pa.DataType, ...]
     start: int | None
@@ -171,13 +170,13 @@ class TemporalSpec(KeyedOperator):
 
 
 def _buckets(low: int, high: int) -> Words:
-    """The buckets in a range of hashes."""
+    """The first hashes of the buckets in the range [low, high) of hashes."""
     starts = np.arange(BUCKETS, dtype=np.uint64) * np.uint64(_WIDTH)
     return starts[(starts >= np.uint64(low)) & (starts <= np.uint64(high - 1))]
 
 
 def _place(moment: int) -> np.uint64:
-    """Where a moment stands in the order of ``_sub``."""
+    """The ``_sub`` of a moment (microseconds since 1970): it has the order of the moments."""
     return np.uint64(moment + (1 << 63))
 
 
@@ -186,7 +185,7 @@ def _places(moments: Ints) -> Words:
 
 
 def _moments(spec: TemporalSpec, rows: Block) -> tuple[Ints, Ints]:
-    """When each row comes and goes."""
+    """The moments at which each row starts and ends."""
     return _moment(spec.start, rows, _ALWAYS), _moment(spec.end, rows, _EVER)
 
 
@@ -200,7 +199,8 @@ def _moment(position: int | None, rows: Block, never: int) -> Ints:
 
 
 def _begins(spec: TemporalSpec, events: Block) -> np.ndarray:
-    """Which events are beginnings. A row that has both moments starts before it ends, so which one it is shows."""
+    """Whether each event is the start of a row. Every row in the trace starts before it ends, so its ``_sub`` tells
+    which of the two moments the event is."""
     start, _ = _moments(spec, events)
     assert events.sub is not None
     began: np.ndarray = (events.sub == _places(start)) & (start > _ALWAYS)
@@ -212,7 +212,7 @@ def _negated(events: Block) -> Block:
 
 
 def _under(moments: Ints, rows: Block, which: np.ndarray) -> Block:
-    """The rows that wait, under the moments for which they do."""
+    """The rows for which ``which`` is True, each under its moment."""
     return replace(rows, sub=_places(moments)).filter(which)
 
 
@@ -223,7 +223,8 @@ def _output(spec: TemporalSpec, come: Block, gone: Block) -> pa.Table:
 
 
 def _due(trace: Trace, layer: Block, buckets: Words, clock: int) -> int | None:
-    """When something happens next: not after that, but maybe nothing, if the row that waited has gone since."""
+    """The next moment in the trace: no event happens earlier. At this moment there may be no event, if the row that
+    waited was deleted. None if no row waits."""
     places = [] if (found := trace.least(buckets, _place(clock))) is None else [found]
     if layer.rows:
         assert layer.sub is not None

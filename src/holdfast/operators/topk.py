@@ -1,18 +1,18 @@
 """The first rows of a collection in an order: ORDER BY … LIMIT … OFFSET.
 
-Two operators of one kind. ``bucket`` keeps every row, in 256 fixed buckets by the hash of the key by which the input is
-spread already, and passes on the first ``limit + offset`` rows of each bucket; ``global`` keeps what the buckets pass
-on, in one place, and gives the rows at places [offset, offset + limit). So neither the rows nor the work meet in one
-task, and the result does not depend on the number of partitions, since the buckets do not.
+Two operators of one class. ``bucket`` keeps every row, in 256 fixed buckets by the hash of the key by which the input
+is already spread, and outputs the first ``limit + offset`` rows of each bucket. ``global`` keeps the rows that the
+buckets output, in one partition, and outputs the rows at places [offset, offset + limit). So neither all rows nor all
+the work are in one task. The buckets do not depend on the number of partitions, so neither does the result.
 
-Trace ``rows``: ``_hash`` is the bucket, ``_sub`` the order prefix of the first order column, so that the front of a
-bucket is the front of its run (``Trace.first``).
+Trace ``rows``: ``_hash`` is the bucket, ``_sub`` the order prefix of the first order column, so the first rows of a
+bucket are at the front of its run (``Trace.first``).
 
-A row takes as many places as it has copies, and is cut at the border. The order is total: the order columns, then all
-columns, then content (`ordering`).
+A row takes as many places as it has copies; at the border only some of its copies may be in the output. The order is
+total: the order columns, then all columns, then content (`ordering`).
 
-Cost: O(change · log change + front), where *front* (`front`) counts ties of the border's prefix and rows taken away in
-front.
+Cost: O(change · log change + front), where *front* (see `first_rows.front`) includes rows that tie with the border's
+prefix and removed rows before the border.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ Words = npt.NDArray[np.uint64]
 class TopK(OneInput, OperatorNode):
     """The rows at places ``offset`` to ``offset + limit`` of the order. Ties are broken by the whole row.
 
-    With no ``order`` it is a bare LIMIT: the order of the whole row alone. Conditions do not pass it: which rows are
-    first depends on the rows that they drop.
+    Without ``order`` it is a bare LIMIT: rows are ordered by the whole row. Conditions are not pushed through: which
+    rows are first depends on the rows that a condition would drop.
     """
 
     order: tuple[nodes.Order, ...]
@@ -70,7 +70,7 @@ class TopK(OneInput, OperatorNode):
         title = f"first {self.limit}" + (f" after {self.offset}" if self.offset else "")
         first = f"first {self.limit + self.offset} of each bucket"
         return (
-            # The first rows of each of 256 fixed buckets, wherever those are; then the first of those, in one place.
+            # The first rows of each of 256 fixed buckets, in many tasks; then the first rows of all, in one partition.
             KeyedPart("bucket", keys=(self.input.arrangement,), spread=(), title=first, suffix="-bucket"),
             KeyedPart("global", keys=((),), spread=((),), title=title + (f" by {order}" if order else "")),
         )
@@ -84,7 +84,7 @@ class TopK(OneInput, OperatorNode):
         return digest("topk", inputs[0], order_positions(self.order, self.columns), self.limit, self.offset)
 
     def placed(self, *inputs: Placement) -> Placement:
-        # The first half is made wherever rows lie by some key; rows that lie by none are spread by the whole row.
+        # The bucket part runs where the rows are spread by a key; rows that are not spread by any are first exchanged.
         (below,) = inputs
         return Placement((below.stage if below.spread else below.stage + 1) + 1, frozenset({()}))
 
@@ -101,8 +101,8 @@ class TopK(OneInput, OperatorNode):
 
 @dataclass(frozen=True)
 class TopKSpec(KeyedOperator):
-    """Places [offset, offset + limit) of rows of ``types`` in ``order`` (column, descending, nulls first). ``key``:
-    the positions by whose hash the rows are spread; no matter for ``global``."""
+    """The rows at places [offset, offset + limit) of rows of ``types`` in ``order`` (position, descending, nulls
+    first). ``key``: the positions by whose hash the rows are spread; not used by ``global``."""
 
     order: tuple[Order, ...]
     limit: int
@@ -113,7 +113,7 @@ class TopKSpec(KeyedOperator):
 
     @property
     def count(self) -> int:
-        """The rows at the front that decide."""
+        """The number of first rows that decide about the output."""
         return self.limit + self.offset
 
     def layouts(self) -> dict[str, Layout]:
@@ -145,7 +145,7 @@ class TopKSpec(KeyedOperator):
 
 
 def _prefix(spec: TopKSpec, columns: tuple[pa.Array, ...], rows: int) -> Words:
-    """What ``_sub`` holds: the prefix of the first order column; of the first column when there is no order."""
+    """The ``_sub`` of each row: the prefix of the first order column, or of the first column if there is no order."""
     if spec.order:
         position, descending, nulls_first = spec.order[0]
         return order_prefix(columns[position], descending=descending, nulls_first=nulls_first)
@@ -155,7 +155,7 @@ def _prefix(spec: TopKSpec, columns: tuple[pa.Array, ...], rows: int) -> Words:
 
 
 def _places(group: Words, copies: Ints, low: int, high: int) -> Ints:
-    """How many copies of each row (groups together, each in order) stand at places [low, high) of its group."""
+    """How many copies of each row are at places [low, high) of its group. Rows of a group are adjacent and in order."""
     if not len(group):
         return copies
     copies = np.minimum(copies, high)

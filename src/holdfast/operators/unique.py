@@ -1,32 +1,32 @@
-"""Records that count once: of all records with one id, the first that came.
+"""Deduplication by id: of all records with one id, only the first counts.
 
 A source that delivers at least once gives some records again: late, across crashes, several times in one epoch. Each
-record has an id; the operator keeps a catalog of the ids that it has seen, and passes a record on if its id is new. Of
-several new records with one id in one epoch the first in the canonical order of their content counts, so neither the
-order of arrival nor the splitting has a say.
+record has an id. The operator keeps a catalog of the ids it has seen, and passes a record on if its id is new. Of
+several new records with one id in one epoch, the first in the canonical order of their content counts, so the result
+does not depend on the order of arrival or on how the records are split.
 
-Trace ``ids``: one row per id that is remembered: the id, whether its record was taken back, and until when it is
-remembered. Where the source can take records back, also the record itself. Trace ``ends`` (only with ``within``): the
-ids by the moment at which they are forgotten, in 256 buckets by their hash, as in `operators/temporal.py`; an epoch
-reads the moments that have passed since the one before, and takes those ids out of both traces. Moments are a number of
-epochs, or a time on the clock of the lineage; they are rounded up to an eighth of ``within``, the *period*, so that the
-filters (`trace/hash_filter.py`) are few: one per partition and period.
+Trace ``ids``: one row per remembered id: the id, whether its record was deleted, and until when the id is remembered;
+if the source can delete records, also the record itself. Trace ``ends`` (only with ``within``): the ids by the moment
+at which they are forgotten, in 256 buckets by their hash, as in `operators/temporal.py`. An epoch reads the moments
+that have passed since the epoch before, and removes those ids from both traces. A moment is an epoch number, or a time
+on the clock of the lineage. Moments are rounded up to a multiple of the *period*, an eighth of ``within``, so that
+there are few filters (`trace/hash_filter.py`): one per partition and period.
 
-An id that no filter knows is new, and costs no look-up in the layers. The filters are derived from the trace. They say
-where to look, and never what is there, so losing them, or having none, changes no result.
+An id that is in no filter is new, and needs no look-up in the layers. The filters are derived from the trace and only
+save look-ups, so losing them changes no result.
 
-Deletions. A deletion takes back the record that counts for its id, if it is that very record, and does so once. The id
-stays taken: neither the record nor its deletion, delivered again, has any effect. A deletion of another record of the
-id has none either: that one never counted. A deletion whose id is not known (it was forgotten, since ``within`` has
-passed) is passed on, once. A record that comes and goes in one epoch leaves nothing, not even its id: the output alone
-tells what was remembered, so that whoever feeds the output in again, as recovery does, gets the same traces.
+Deletions. A deletion of the record that counts for its id is passed on, once. The id stays in the catalog: if the
+record or its deletion is delivered again, that has no effect. A deletion of another record with this id has no effect
+either, since that record never counted. A deletion whose id is not known (it was forgotten, since ``within`` has
+passed) is passed on, once. A record that is inserted and deleted in one epoch leaves nothing, not even its id. So the
+output determines the catalog: feeding the output in again, as recovery does, gives the same traces.
 
-A record whose id is NULL has none, and is passed on as it is.
+A record whose id is NULL has no id, and is passed on unchanged.
 
-The output depends on what came before in which epoch, and not on the bag of all records: it ``remembers``. The source's
-rows behind it are always kept in a log, from which a new view is filled.
+The output depends on the epochs in which records came, not only on the bag of all records, so the operator
+``remembers``. The rows after this operator are always kept in a log of the source, from which a new view is filled.
 
-Cost: one sort of the change, O(k) bits per id, O(ids that may be known · log state), and the ids that are forgotten.
+Cost: one sort of the change, O(k) filter bits per id, O(ids that may be known · log state), plus the ids forgotten.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ _PERIODS = 8
 
 @dataclass(frozen=True)
 class Within:
-    """For how long an id is remembered: so many epochs, or microseconds on the lineage's clock, after it came."""
+    """For how long an id is remembered after it came: ``length`` epochs if ``epochs``, else microseconds on the
+    lineage's clock."""
 
     length: int
     epochs: bool
@@ -72,7 +73,7 @@ class Within:
         return max(1, self.length // _PERIODS)
 
     def until(self, now: int) -> int:
-        """The first moment at which an id that comes now is not known any more."""
+        """The first moment at which an id that comes at ``now`` is forgotten."""
         return -(-(now + self.length + 1) // self.period) * self.period
 
     @property
@@ -82,10 +83,10 @@ class Within:
 
 @dataclass(frozen=True)
 class Unique(OneInput, OperatorNode):
-    """The first record of each id: the columns ``ids``. Columns: the input's.
+    """The first record of each id (the columns ``ids``). Columns: the input's.
 
-    ``retracts``: whether records are taken back. ``rate``: the share of new ids for which the filters may say "maybe";
-    it changes the cost, and not the meaning.
+    ``retracts``: whether the source can delete records. ``rate``: the wanted share of new ids that the filters do not
+    recognise as new (0 to 1); it changes only the cost.
     """
 
     ids: tuple[str, ...]
@@ -115,7 +116,7 @@ class Unique(OneInput, OperatorNode):
         return digest("unique", inputs[0], positions(self.ids, self.columns), span, self.retracts)
 
     def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
-        # Which record counts is decided by all of it.
+        # All columns decide which record counts.
         return (set(self.input.columns),)
 
     @property
@@ -125,7 +126,7 @@ class Unique(OneInput, OperatorNode):
 
 @dataclass(frozen=True)
 class UniqueSpec(KeyedOperator):
-    """Records of ``types``, with the id in the columns at ``key``."""
+    """The keyed operator of a `Unique` over records of ``types``, with the id in the columns at ``key``."""
 
     types: tuple[pa.DataType, ...]
     key: tuple[int, ...]
@@ -141,7 +142,7 @@ class UniqueSpec(KeyedOperator):
 
     @property
     def _kept(self) -> int:
-        """So many columns of a record, in the order of the arrangement, are in the catalog."""
+        """The number of a record's columns, in the order of the arrangement, that are in the catalog."""
         return len(self.arrangement.places) if self.retracts else len(self.key)
 
     @property
@@ -185,8 +186,8 @@ class UniqueSpec(KeyedOperator):
         raise AssertionError("the rows behind ids that count once are kept in a log, and read from it")
 
     def _records(self, arrived: pa.Table, epoch: int) -> tuple[Block, Block]:
-        """Each record that has an id once, with how often it came and went (``+come``, ``+gone``); and the change of
-        those that have none."""
+        """Each record with an id once, with the number of its insertions and deletions (``+come``, ``+gone``); and the
+        change of the records without an id."""
         columns = tuple(physical.plain(arrived.column(f"c{index}")) for index in self.arrangement.places)
         rows = as_block(arrived, columns, None, epoch)
         named = np.ones(rows.rows, np.bool_)
@@ -199,12 +200,12 @@ class UniqueSpec(KeyedOperator):
         return consolidate(replace(some, adds=apart), layout), consolidate(rows.filter(~named), layout)
 
     def _ids(self, rows: Block) -> Block:
-        """The ids of these rows, with equal ones identical."""
+        """The ids of these rows, normalised, so that equal ids have equal bits."""
         keys = tuple(map(normalise_keys, rows.columns[: len(self.key)]))
         return replace(rows, sub=None, columns=keys)
 
     def _ended(self, traces: Mapping[str, Trace], context: Context, now: int) -> Block:
-        """The ids whose moment has come since the epoch before, as ``ends`` has them."""
+        """The ids whose moment has passed since the epoch before, as rows of ``ends``."""
         if self.within is None:
             return Block.empty(self._ends)
         before = context.epoch - 1 if self.within.epochs else context.before
@@ -212,7 +213,7 @@ class UniqueSpec(KeyedOperator):
         return consolidate(events.at(context.epoch), self._ends)
 
     def _known(self, ids: Groups, ended: Block, trace: Trace, now: int, epoch: int) -> tuple[Block, dict[str, int]]:
-        """The entries of the catalog that may matter: of these ids, and of those that have ended."""
+        """The catalog entries of these ids, and of the ids that have ended; and the counters of the filters."""
         filters = filters_of(trace, self.rate)
         maybe = ids.hashes[filters.contains(ids.hashes)]
         filters.drop(now)
@@ -227,11 +228,11 @@ class UniqueSpec(KeyedOperator):
         }  # fmt: skip
 
     def _decided(self, records: Block, ids: Groups, live: Block) -> tuple[Ints, Ints, Ints, Ints]:
-        """Which records are new, which are deletions of nothing that is known, and which take back what counts; and the
-        entry of each of the last."""
+        """The rows of ``records`` that are new, those that delete a record of an unknown id, and those that delete the
+        record that counts; and the catalog entry of each of the last kind."""
         place = ids.locate(self._ids(records))
         entry = np.full(len(ids) + 1, -1, np.int64)
-        owner = ids.locate(self._ids(live))  # -1: it ends, or only shares a hash
+        owner = ids.locate(self._ids(live))  # -1: the entry only shares a hash with an id
         entry[owner[owner >= 0]] = np.flatnonzero(owner >= 0)
         known = entry[place] >= 0
         come, gone = records.add("+come") > 0, records.add("+gone") > 0
@@ -243,7 +244,7 @@ class UniqueSpec(KeyedOperator):
         return first[~gone[first]], orphaned, taken, entry[place[taken]]
 
     def _taken(self, records: Block, place: Ints, entry: Ints, live: Block) -> Ints:
-        """The deletions of the very record that counts for its id."""
+        """The rows of ``records`` that delete the record that counts for their id, if it is not deleted yet."""
         asked = np.flatnonzero((records.add("+gone") > 0) & (entry[place] >= 0))
         here = asked[_column(live, -2)[entry[place[asked]]] == 0] if len(asked) else asked
         mine = physical.take_all(records.columns, here)
@@ -251,35 +252,35 @@ class UniqueSpec(KeyedOperator):
         return here[equal_rows(mine, held, rows=len(here))] if len(here) else here
 
     def _entries(self, records: Block, gone: int, until: int) -> Block:
-        """Entries of the catalog for these records."""
+        """Catalog entries for these records; ``gone`` is 1 if the record was deleted."""
         kept = records.columns[: self._kept]
         columns = (*kept, _constant(gone, records.rows), _constant(until, records.rows))
         return _times(replace(records, columns=columns), 1)
 
     def _under(self, entries: Block, until: int) -> Block:
-        """The ids of these entries as ``ends`` has them."""
+        """The ids of these entries, as rows of ``ends``."""
         place = np.full(entries.rows, _place(until), np.uint64)
         return replace(entries, hash=entries.hash & _MASK, sub=place, columns=entries.columns[: len(self.key)])
 
 
 def _now(within: Within | None, epoch: int, clock: int) -> int:
-    """The moment at which an epoch is, in the measure of ``within``."""
+    """The moment of an epoch in the unit of ``within``: its number or its clock; -1 without ``within``."""
     return -1 if within is None else epoch if within.epochs else clock
 
 
 def _firsts(places: Ints, some: Bools) -> Ints:
-    """Of these rows the first of each place, in their order."""
+    """Of the rows with ``some``, the first row of each place, ascending."""
     rows = np.flatnonzero(some)
     return np.sort(rows[np.unique(places[rows], return_index=True)[1]])
 
 
 def _times(rows: Block, diff: int) -> Block:
-    """The rows with one diff for all: of entries, which are there once, and of records."""
+    """The rows, all with this diff."""
     return replace(rows, adds={"+diff": np.full(rows.rows, diff, np.int64)})
 
 
 def _column(rows: Block, place: int) -> Ints:
-    """A column of the catalog that is a number."""
+    """A numeric column of the catalog."""
     if not rows.rows:
         return np.zeros(0, np.int64)
     values: Ints = physical.fixed(rows.columns[place]).astype(np.int64, copy=False)
@@ -291,11 +292,11 @@ def _constant(value: int, rows: int) -> pa.Array:
 
 
 def _buckets(low: int, high: int) -> Words:
-    """The buckets in a range of hashes."""
+    """The first hashes of the buckets in the range [low, high) of hashes."""
     starts = np.arange(BUCKETS, dtype=np.uint64) * np.uint64(_WIDTH)
     return starts[(starts >= np.uint64(low)) & (starts <= np.uint64(high - 1))]
 
 
 def _place(moment: int) -> np.uint64:
-    """Where a moment stands in the order of ``_sub``."""
+    """The ``_sub`` of a moment: it has the order of the moments."""
     return np.uint64(moment + (1 << 63))

@@ -1,22 +1,21 @@
 """Window functions: each row with values computed from its partition, kept up to date from changes.
 
-Trace ``rows``: the input's rows, key first (the columns that make a partition), in the order of a prefix of the first
-order column. An epoch reads the partitions that its change touches as of the epoch before, and no others; puts their
-rows, old and new, into one order; computes the functions twice, over the rows that were there and over those that are
-there now; and gives the difference.
+Trace ``rows``: the input's rows, key first (the PARTITION BY columns), ordered by a prefix of the first order column.
+An epoch reads only the partitions that its change touches, as of the epoch before. It sorts their rows, old and new,
+computes the functions twice, over the old rows and over the new rows, and outputs the difference.
 
-The order is total: the order columns, then all columns, then content (`ordering`). Copies of a row are adjacent, and
-the i-th copy is the same row before and after: where its values are equal bit for bit, it cancels without being looked
-at again. What is left is consolidated.
+The order is total: the order columns, then all columns, then content (`ordering`). Copies of a row are adjacent. The
+i-th copy of a row before the epoch is compared with its i-th copy after it: if the values of the functions are equal
+bit for bit, both are dropped. The remaining rows are consolidated.
 
-With ``first`` only the first rows of each partition are given, by number or by rank. Then no more than those are read,
-from the front of the trace (`front`), and the rest of the partition costs nothing. The trace keeps it all the same: a
-row in front may go, and one behind takes its place.
+With ``first`` the output has only the first rows of each partition, by row number or by rank. Then only these rows are
+read, from the front of the trace (`first_rows.front`), and the rest of the partition costs nothing. The trace keeps all
+rows: if a first row is deleted, a later row takes its place.
 
-Multiplicities are taken to be ≥ 0: sources are checked.
+Multiplicities are assumed to be ≥ 0: sources check that.
 
-Cost: O(n log n) in the rows n of the partitions touched, however small the change: a row that comes first moves all.
-With ``first``, n counts the rows in front.
+Cost: O(n log n) for the n rows of the partitions touched, however small the change: a new first row changes the values
+of all others. With ``first``, n counts only the first rows.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from holdfast.trace.trace import Trace
 
 @dataclass(frozen=True)
 class First:
-    """Only the rows for which a call, a ``row_number`` or a ``rank``, is at most ``count``."""
+    """A limit: only rows for which ``call``, a ``row_number`` or a ``rank``, is at most ``count`` are in the output."""
 
     call: str
     count: int
@@ -62,11 +61,11 @@ class First:
 class Window(OneInput, OperatorNode):
     """Each row of the input with values computed from the rows of its partition, in an order.
 
-    Rows are of one partition if they agree in the columns ``partition``, as groups do. Ties of the order are broken by
-    the whole row, and copies of a row stand next to each other. Columns: the input's, then the calls'. A `Window`
-    without calls is its input.
+    Rows are in one partition if their columns ``partition`` are equal, as in GROUP BY. Ties of the order are broken by
+    the whole row, and copies of a row are adjacent. Columns: the input's, then the calls'. A `Window` without calls is
+    its input.
 
-    With ``first`` it gives the rows in front alone; then all calls are ``row_number``, ``rank`` or ``dense_rank``.
+    With ``first`` only the first rows are in the output; then all calls are ``row_number``, ``rank`` or ``dense_rank``.
     """
 
     partition: tuple[str, ...]
@@ -98,7 +97,7 @@ class Window(OneInput, OperatorNode):
 
     @property
     def _first(self) -> tuple[int, int] | None:
-        """Which call says what is in front, and up to which number."""
+        """``first`` with the index of its call instead of the name: (index, count)."""
         names = [call.name for call in self.calls]
         return None if self.first is None else (names.index(self.first.call), self.first.count)
 
@@ -140,7 +139,7 @@ class Window(OneInput, OperatorNode):
         return digest("window", inputs[0], partition, order, calls, self._first)
 
     def _wanted(self, wanted: Collection[str]) -> tuple[WindowCall, ...]:
-        """The calls that are wanted, and the one that says which rows it gives."""
+        """The wanted calls, and the call of ``first``, which decides which rows are in the output."""
         decisive = "" if self.first is None else self.first.call
         return tuple(call for call in self.calls if call.name in wanted or call.name == decisive)
 
@@ -160,22 +159,22 @@ class Window(OneInput, OperatorNode):
         return replace(self, input=below, calls=calls)
 
     def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
-        # It keeps or drops whole partitions.
+        # A condition on the partition columns keeps or drops whole partitions.
         return (condition,) if touches(condition, self.partition) else None
 
 
 @dataclass(frozen=True)
 class WindowSpec(KeyedOperator):
-    """Rows of ``types``, in partitions by the columns at ``partition``, each in ``order``; the calls' results follow
-    the row's columns."""
+    """The keyed operator of a `Window`: rows of ``types``, in partitions by the columns at ``partition``, each in
+    ``order``. In the output, the calls' results follow the row's columns."""
 
     partition: tuple[int, ...]
     order: tuple[Order, ...]
     calls: tuple[OverSpec, ...]
     types: tuple[pa.DataType, ...]
     first: tuple[int, int] | None = None
-    """(call, count): only rows for which this call, a row_number or a rank, is at most so much are given. All calls are
-    then of those that look at no row behind."""
+    """(call, count): only rows for which this call, a row_number or a rank, is at most ``count`` are in the output.
+    Then all calls are functions that do not depend on later rows."""
 
     @property
     def arrangement(self) -> Arrangement:
@@ -222,8 +221,8 @@ def _places_in_trace(spec: WindowSpec) -> tuple[Order, ...]:
 
 
 def _touched(spec: WindowSpec, delta: Block, trace: Trace) -> tuple[Block, Ints]:
-    """The rows of the partitions that the change touches (``first``: those in front), how often they were there
-    (``+old``) and are now (``+new``), and the partition of each."""
+    """The rows of the partitions that the change touches (with ``first``: only the first rows), with their multiplicity
+    before (``+old``) and after (``+new``) the epoch; and the index of each row's partition."""
     groups = _partitions(spec, delta)
     if spec.first is not None:
         rows = front(delta, trace, spec.first[1])
@@ -235,7 +234,7 @@ def _touched(spec: WindowSpec, delta: Block, trace: Trace) -> tuple[Block, Ints]
 
 
 def _normalised(spec: WindowSpec, block: Block) -> Block:
-    """The block with keys in which equal is identical."""
+    """The block with normalised keys, so that equal keys have equal bits."""
     keys = tuple(normalise_keys(column) for column in block.columns[: len(spec.partition)])
     return replace(block, columns=(*keys, *block.columns[len(spec.partition) :]))
 
@@ -249,7 +248,8 @@ def _partitions(spec: WindowSpec, delta: Block) -> Groups:
 
 @dataclass(frozen=True)
 class _Side:
-    """The partitions at one time, copies apart: which row each is, which copy of it, and the functions' values."""
+    """The copies of rows in the partitions, before or after the epoch: the row of each copy, its number among the
+    copies of that row, and the functions' values."""
 
     row: Ints
     copy: Ints
@@ -267,7 +267,7 @@ class _Side:
 
         def column(index: int) -> pa.Array:
             found = rows.columns[spec.arrangement.places.index(index)]
-            # A column of a trace without rows has no type yet.
+            # A column of a trace without rows has type null.
             return physical.take(found.cast(spec.types[index]) if pa.types.is_null(found.type) else found, row)
 
         values = tuple(
@@ -284,13 +284,14 @@ class _Side:
         return side if spec.first is None else side.first(*spec.first)
 
     def first(self, call: int, count: int) -> _Side:
-        """The rows for which the call is at most ``count``."""
+        """Keep the copies for which the call is at most ``count``."""
         kept = np.flatnonzero(physical.fixed(self.values[call]) <= count)
         return _Side(self.row[kept], self.copy[kept], physical.take_all(self.values, kept))
 
 
 def _ends(spec: WindowSpec, call: OverSpec, column: Callable[[int], pa.Array], places: Places) -> Ends:
-    """The ends of frames that reach to a value of the order. Prefixes tell such values apart: all are fixed-width."""
+    """The ends of frames by value (`Reach`). Prefixes suffice to compare the values, since their types are
+    fixed-width."""
     if call.reach == (None, None):
         return None, None
     (position, descending, nulls_first), *_ = spec.order
@@ -303,13 +304,13 @@ def _ends(spec: WindowSpec, call: OverSpec, column: Callable[[int], pa.Array], p
 
 
 def _places(spec: WindowSpec, rows: Block, group: Ints, row: Ints) -> Places:
-    """Where each copy stands."""
+    """The partition and the peers of each copy."""
     part = group[row]
     fresh = np.ones(len(row), np.bool_)
     fresh[1:] = part[1:] != part[:-1]
     if not spec.order:
         return Places.of(fresh, fresh)
-    # The peers of a row agree with it in the order's columns, as Spark compares them.
+    # Peers are rows with equal order columns, as Spark compares them.
     order = [normalise_keys(rows.columns[position]) for position, _, _ in _places_in_trace(spec)]
     differs = np.ones(rows.rows, np.bool_)
     differs[1:] = ~equal_rows([column.slice(0, max(rows.rows - 1, 0)) for column in order], [c.slice(1) for c in order])
@@ -320,7 +321,8 @@ def _places(spec: WindowSpec, rows: Block, group: Ints, row: Ints) -> Places:
 
 
 def _difference(spec: WindowSpec, rows: Block, before: _Side, after: _Side, context: Context) -> pa.Table:
-    """What is gone and what has come."""
+    """The output change: copies that are only in ``before`` are retracted, copies that are only in ``after``
+    inserted."""
     _, left, right = np.intersect1d(_copies(before), _copies(after), assume_unique=True, return_indices=True)
     kept = equal_rows(
         physical.take_all(before.values, left), physical.take_all(after.values, right), rows=len(left)
@@ -333,7 +335,7 @@ def _difference(spec: WindowSpec, rows: Block, before: _Side, after: _Side, cont
     ]
     columns = (*spec.arrangement.original(physical.take_all(rows.columns, row)), *values)
     diff = np.concatenate([np.full(len(gone), -1, np.int64), np.ones(len(come), np.int64)])
-    # Different copies, and rows that differ in nothing but their place, may still cancel.
+    # Copies with different numbers may still cancel: they can be equal in all columns and values.
     layout = Layout(len(columns), len(columns))
     block = Block(
         hash_columns(columns, normalise=False, rows=len(row)),
@@ -347,7 +349,7 @@ def _difference(spec: WindowSpec, rows: Block, before: _Side, after: _Side, cont
 
 
 def _copies(side: _Side) -> Ints:
-    """One number for each copy of each row."""
+    """A number that identifies each copy of each row: the row in the upper 32 bits, the copy in the lower."""
     return (side.row << 32) + side.copy
 
 

@@ -1,12 +1,12 @@
-"""Where rows stand in their partitions, and what the frames around them hold.
+"""The places of rows in their partitions, and sums and extremes over the frames around them.
 
-Representation: rows of several partitions, one partition after the other, each in order; a row is its place. A frame is
-a range of places [low, high), inside one partition. So a question about frames is a question about ranges of one
-vector, and partitions need no loop:
+Representation: rows of several partitions, one partition after the other, each in order; a row is identified by its
+place. A frame is a range of places [low, high) inside one partition. So frames are ranges of one vector, and no loop
+over partitions is needed:
 
-- sums are differences of running totals, exact because they are integers (`digits`), whatever stands in between;
-- the least or greatest is found in two overlapping ranges whose length is a power of two. Their tables are made by
-  doubling, and each answers the frames of its length before the next replaces it.
+- a sum is the difference of two running totals. It is exact because the totals are integers (`digits`);
+- the least or greatest value is found in two overlapping ranges whose length is a power of two. The tables of these
+  ranges are made by doubling. Each table answers the frames that need its length, then the next replaces it.
 
 Cost: O(rows) per digit column of a sum; O(rows · log longest frame) for an extreme.
 """
@@ -23,10 +23,10 @@ from holdfast.trace.search import lower_bound, upper_bound
 
 @dataclass(frozen=True)
 class Frame:
-    """The rows around a row that a window function sees, from ``start`` to ``end``: None is the partition's own end.
+    """The rows around a row that a window function sees, from ``start`` to ``end``. None: up to the partition's end.
 
-    By ``rows`` they are places relative to the row (-1 is the one before it); otherwise they are 0, and mean the first
-    and the last of the row's peers, those that the order does not tell apart.
+    If ``rows``, both are places relative to the row (-1 is the row before it). Otherwise they are 0, and mean the first
+    and the last peer of the row. Peers are rows with equal order columns.
     """
 
     rows: bool
@@ -36,7 +36,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Places:
-    """For each row: its partition [start, end), and its peers [peer, peer_end), which the order does not tell apart."""
+    """For each row, the places of its partition [start, end) and of its peers [peer, peer_end)."""
 
     start: Ints
     end: Ints
@@ -45,7 +45,7 @@ class Places:
 
     @staticmethod
     def of(fresh_partition: Bools, fresh_peer: Bools) -> Places:
-        """From which rows begin a partition, and which begin a run of peers."""
+        """Build from two flags per row: whether it begins a partition, and whether it begins a run of peers."""
         return Places(*_runs(fresh_partition), *_runs(fresh_partition | fresh_peer))
 
     def __len__(self) -> int:
@@ -57,24 +57,24 @@ class Places:
 
 
 def _runs(fresh: Bools) -> tuple[Ints, Ints]:
-    """The run of each row, given which rows begin one (the first must)."""
+    """The run [start, end) of each row. ``fresh``: whether the row begins a run; the first row must."""
     starts = np.flatnonzero(fresh)
     sizes = np.diff(np.append(starts, len(fresh)))
     return np.repeat(starts, sizes), np.repeat(starts + sizes, sizes)
 
 
 Ends = tuple[Ints | None, Ints | None]
-"""Where frames start and end, as far as values of the order say it."""
+"""The first place and the place after the last of each row's frame; None for an end that is not by value."""
 
 
 def reached(prefix: Words, valid: Bools | None, places: Places, low: Words | None, high: Words | None) -> Ends:
-    """Where frames start and end that reach from one value of the order to another: ``low`` and ``high``, as prefixes,
-    like those of the rows' own values. A row without a value reaches its peers."""
+    """The ends of frames by value. ``low`` and ``high`` are the outermost values of each frame, as order prefixes, and
+    ``prefix`` those of the rows' own values. The frame of a row whose own value is NULL is its peers."""
     if valid is None:
         first, after = places.start, places.end
         valid = np.ones(len(prefix), np.bool_)
     else:
-        # NULLs stand at one end of the partition; prefixes of values must not be taken for theirs.
+        # NULLs are at one end of the partition. They are excluded from the search: their prefix may equal a value's.
         before = np.concatenate(([0], np.cumsum(valid)))
         missing = (places.end - places.start) - (before[places.end] - before[places.start])
         at_front = ~valid[places.start]
@@ -86,7 +86,7 @@ def reached(prefix: Words, valid: Bools | None, places: Places, low: Words | Non
 
 
 def bounds(frame: Frame, places: Places, ends: Ends = (None, None)) -> tuple[Ints, Ints]:
-    """The frame [low, high) of each row; ``ends`` go before what the frame says."""
+    """The frame [low, high) of each row. ``ends`` that are not None replace those of ``frame``."""
     low, high = places.start, places.end
     if frame.start is not None:
         low = np.clip(places.here + frame.start, places.start, places.end) if frame.rows else places.peer
@@ -105,14 +105,14 @@ def totals(values: Ints | Bools, low: Ints, high: Ints) -> Ints:
 
 
 def exact_totals(digits: Digits, low: Ints, high: Ints) -> Digits:
-    """The exact sum of the numbers in each range."""
+    """The exact sum of the numbers in each range, as digits."""
     if max(map(largest, digits.values()), default=0) * max(len(low), 1) >= SAFE:
         digits = balance(digits)
     return {q: totals(column, low, high) for q, column in digits.items()}
 
 
 def extremes(keys: Ints, low: Ints, high: Ints, nothing: int, *, greatest: bool) -> Ints:
-    """The least (``greatest``: the greatest) key in each range; ``nothing`` of an empty one."""
+    """The least (``greatest``: the greatest) key in each range; ``nothing`` for an empty range."""
     combine = np.maximum if greatest else np.minimum
     found = np.full(len(low), nothing, np.int64)
     level = np.frexp((high - low).astype(np.float64))[1] - 1  # the power of two that fits

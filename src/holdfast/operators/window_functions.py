@@ -1,10 +1,10 @@
 """The value of each window function for each row, given the rows of whole partitions in order.
 
-As Spark defines them: a frame without rows has the sum NULL and the count 0; ``ntile`` gives the larger buckets first;
-``lag`` and ``lead`` give their default (of the row itself) only where the partition has no such row; IGNORE NULLS
-counts rows that have a value. Sums are exact and rounded once, so they depend on the rows of the frame alone. Of values
-that Spark's order does not tell apart (0.0 and -0.0) ``min`` gives the first in the order of the rows, ``max`` the
-last.
+The functions follow Spark: a frame without rows has the sum NULL and the count 0; the first buckets of ``ntile`` are
+the larger ones; ``lag`` and ``lead`` give their default (computed from the row itself) only where the partition has no
+such row; IGNORE NULLS counts only rows that have a value. Sums are exact and rounded once, so they depend only on the
+rows of the frame. Of values that are equal in Spark's order (0.0 and -0.0), ``min`` gives the first in the order of the
+rows, ``max`` the last.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ _NUMBERED = frozenset({"lag", "lead", "nth_value", "ntile"})
 
 @dataclass(frozen=True)
 class Reach:
-    """An end of a frame by value (``RANGE 5 PRECEDING``): the column that holds the outermost value of the order's one
-    column that is in the row's frame, and how the user put it."""
+    """An end of a frame by value (``RANGE 5 PRECEDING``).
+
+    ``column`` holds, for each row, the outermost value of the order column that is in the row's frame. ``text`` is the
+    end as the user wrote it."""
 
     column: str
     text: str
@@ -40,13 +42,14 @@ class Reach:
 
 @dataclass(frozen=True)
 class WindowCall:
-    """One function of a `Window`: output column, function, type, argument columns (``lag`` and ``lead`` may have a
-    default).
+    """One function of a `Window`: output column, function, type, argument columns (the second one of ``lag`` and
+    ``lead`` is their default).
 
     ``function`` is a ranking (``row_number, rank, dense_rank, percent_rank, cume_dist, ntile``), a neighbour (``lag,
-    lead``), a value of the frame (``first_value, last_value, nth_value``) or an aggregate of it. ``number`` is how many
-    buckets, how far, or which; ``frame`` is None where the function has none. ``reach`` says where a frame that is not
-    by ``rows`` starts and ends instead of at the row's peers.
+    lead``), a value of the frame (``first_value, last_value, nth_value``) or an aggregate of the frame. ``number`` is
+    the count of buckets (``ntile``), the distance (``lag, lead``) or the place in the frame (``nth_value``). ``frame``
+    is None if the function has no frame. ``reach`` has the ends of a frame by value; None: the frame ends at the row's
+    peers, or where ``frame`` says.
     """
 
     name: str
@@ -60,7 +63,7 @@ class WindowCall:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """All columns that it reads, besides the window's own."""
+        """All columns that the call reads, without the partition and order columns."""
         return self.arguments + tuple(each.column for each in self.reach if each is not None)
 
     @property
@@ -76,7 +79,7 @@ class WindowCall:
 
 @dataclass(frozen=True)
 class OverSpec:
-    """One window function: its arguments are places in the row."""
+    """One window function over positions: its arguments are positions in the row."""
 
     function: str
     arguments: tuple[int, ...]
@@ -86,20 +89,20 @@ class OverSpec:
     frame: Frame = WHOLE
     ignore_nulls: bool = False
     reach: tuple[int | None, int | None] = (None, None)
-    """The places of the columns that hold the least and the greatest value of the order in the row's frame."""
+    """The positions of the columns with the first and the last value of the order column that is in the row's frame."""
 
 
 def evaluate(
     call: OverSpec, arguments: Sequence[pa.Array], places: Places, explain: sums.Explain, ends: Ends = (None, None)
 ) -> pa.Array:
-    """The function's value for each row; ``explain`` names the partition of a row, for an error. ``ends`` are those of
-    the frames, where they are known already."""
+    """The function's value for each row. ``explain`` gives the text of a row's partition, for errors. ``ends`` are the
+    ends of frames by value; they replace those of ``call.frame``."""
     if (ranking := RANKINGS.get(call.function)) is not None:
         found = pa.array(ranking(places, call.number))
     elif call.function in ("lag", "lead"):
         found = _neighbours(call, arguments, places)
     else:
-        # Neighbouring rows often have one frame: a whole partition, or all up to the last peer.
+        # Adjacent rows often have the same frame: the whole partition, or all rows up to the last peer.
         low, high = bounds(call.frame, places, ends)
         fresh = np.ones(len(low), np.bool_)
         fresh[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
@@ -172,7 +175,7 @@ def _neighbours(call: OverSpec, arguments: Sequence[pa.Array], places: Places) -
 def _framed(
     call: OverSpec, arguments: Sequence[pa.Array], low: Ints, high: Ints, rows: Ints, explain: sums.Explain
 ) -> pa.Array:
-    """A value or an aggregate of the frames [low, high); frame i is that of the row ``rows[i]``."""
+    """A value or an aggregate of each frame [low, high). Frame i belongs to the row ``rows[i]``."""
     if call.function == "count":
         valid = physical.valid(arguments[0]) if arguments else None
         return pa.array(high - low if valid is None else totals(valid, low, high))
@@ -204,21 +207,21 @@ def _summed(call: OverSpec, column: pa.Array, low: Ints, high: Ints, explain: su
 def _extreme(column: pa.Array, low: Ints, high: Ints, *, greatest: bool) -> pa.Array:
     rank, size = ranks(column), len(column)
     nothing = -1 if greatest else np.iinfo(np.int64).max
-    # Rank and place in one number: the winner says where it stands.
+    # Rank and place are packed into one number, so the extreme also gives its place.
     keys = np.where(rank > 0, rank * size + np.arange(size), nothing)
     best = extremes(keys, low, high, nothing, greatest=greatest)
     return _picked(column, best % max(size, 1), best != nothing)
 
 
 def _having(column: pa.Array) -> tuple[Ints, Ints]:
-    """The places that have a value, and how many of them stand before each place (and before the end)."""
+    """The places that have a value, and for each place (and the end) the number of values before it."""
     mask = physical.valid(column)
     valid = np.ones(len(column), np.bool_) if mask is None else mask
     return np.flatnonzero(valid), np.concatenate(([0], np.cumsum(valid)))
 
 
 def _picked(column: pa.Array, at: Ints, there: Bools) -> pa.Array:
-    """The values at these places; NULL where there is none."""
+    """The values at these places; NULL where ``there`` is False."""
     if there.all():
         return physical.take(column, at)
     return pc.take(column, pa.array(np.where(there, at, 0), mask=~there), boundscheck=False)

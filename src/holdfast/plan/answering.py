@@ -1,17 +1,17 @@
-"""Answering one plan from the rows of another: a `Linear` of a node as a `Linear` of a view of the same node.
+"""Answering one plan from the rows of another: rewriting a `Linear` of a node as a `Linear` of a view of the same node.
 
-The rewrites fuse what a view does last (filter, compute, leave columns away) with what its reader does first, so that
-an epoch does both in one step. The view is then no part of its reader's plan: both are a `Linear` over one *core*, the
-first node below that is none. The view's rows still say all that the reader needs, if
+The rewrites fuse the last steps of a view (filter, compute, drop columns) with the first steps of its reader, so that
+an epoch does both in one step. The view is then not part of its reader's plan: both are a `Linear` over one *core*, the
+first node below that is not a `Linear`. The rows of the view still suffice to compute the reader if
 
-* every condition of the view is one of the reader's: no row is missing that the reader wants;
+* every condition of the view is also a condition of the reader: the view has every row that the reader wants;
 * the reader's other conditions and its outputs can be computed from the view's outputs: each column of the core that
-  they read stands in an expression that the view has as an output.
+  they read occurs in an expression that is an output of the view.
 
-Recovery reads the view's log then, instead of running what is behind it (`State.reading`). Epochs, plans and
-fingerprints stay as they are.
+Then recovery reads the view's log instead of computing the core again (`State.reading`). Epochs, plans and fingerprints
+do not change.
 
-Expressions are compared over positions of the core, as fingerprints are.
+Expressions are compared over positions of the core, as in fingerprints.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import Linear, Named, Node
 
 _LARGEST = 10_000
-"""Expressions that would have more parts than this, written out, are not written out."""
+"""The most parts that expressions may have after inner expressions were written into them; above it, there is no
+answer."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,14 @@ class _Stretch:
     """A stack of `Linear` nodes as one: conditions and outputs over positions of the core."""
 
     core: str
-    """Its fingerprint."""
+    """The core's fingerprint."""
 
     conditions: tuple[Tree, ...]
     outputs: tuple[Named, ...]
 
 
 def answer(node: Linear, view: Node) -> Linear | None:
-    """``node`` as a `Linear` over ``view``, with the same rows in the same columns; None if that cannot be told."""
+    """``node`` as a `Linear` over ``view``, with the same rows in the same columns; None if there is none."""
     if not isinstance(view, Linear):
         return None
     wanted, given = _stretch(node), _stretch(view)
@@ -46,7 +47,7 @@ def answer(node: Linear, view: Node) -> Linear | None:
         return None
     if not set(given.conditions) <= set(wanted.conditions):
         return None
-    # A constant needs no column.
+    # Constants are computed, not read from the view.
     columns = {each.expression: each.name for each in reversed(given.outputs) if references(each.expression)}
 
     def over(tree: Tree) -> Tree:
@@ -60,6 +61,7 @@ def answer(node: Linear, view: Node) -> Linear | None:
 
 
 def _stretch(node: Linear) -> _Stretch | None:
+    """The `Linear` nodes from ``node`` down to the core as one; None if that would have more than `_LARGEST` parts."""
     conditions, outputs = conjuncts(node.predicate), list(node.outputs)
     below = node.input
     while isinstance(below, Linear):
@@ -69,7 +71,7 @@ def _stretch(node: Linear) -> _Stretch | None:
         conditions = [*conjuncts(below.predicate), *(substitute(tree, inner) for tree in conditions)]
         outputs = [Named(each.name, substitute(each.expression, inner)) for each in outputs]
         below = below.input
-    # No column of a view has such a name.
+    # Column names of a view cannot contain a zero byte.
     places = {name: f"\0{index}" for index, name in enumerate(below.columns)}
     return _Stretch(
         fingerprint(below),
@@ -79,6 +81,6 @@ def _stretch(node: Linear) -> _Stretch | None:
 
 
 def _size(outer: list[Tree], inner: dict[str, Tree]) -> int:
-    """How many parts the outer expressions have with the inner ones written into them."""
+    """The number of parts of the outer expressions after the inner expressions were written into them."""
     sizes = {name: sum(1 for _ in tree.walk()) for name, tree in inner.items()}
     return sum(sizes[each.name] if isinstance(each, Column) else 1 for tree in outer for each in tree.walk())

@@ -1,16 +1,16 @@
 """From plans to a dataflow: operators, the paths between them, and the stages they run in.
 
-Plans of several views are trees that share subtrees. Here they become one graph: a keyed node that occurs twice (by
-fingerprint) is one operator; the linear stretch between two keyed nodes is a *path*. Each view ends in a ``log``
+The plans of several views are trees that share subtrees. Here they become one graph: a keyed node that occurs twice (by
+fingerprint) is one operator; the linear steps between two keyed nodes are a *path*. Each view ends in a ``log``
 operator, which keeps the view's rows; so does each source whose rows the log must keep.
 
-Stages. Rows move between hosts only in an exchange, and all paths into a stage share that one exchange. An operator
-sits in the stage after its producers', unless its key is the very key by which a producer's output is spread already:
-then it runs in the same stage, in the same task, and no exchange is needed. So the number of exchanges of an epoch is
-the length of the longest chain of *different* keys, however many operators and views there are.
+Stages. Rows move between hosts only in an exchange, and all paths into a stage share one exchange. An operator runs in
+the stage after its producers' stage, unless a producer's output is already spread by the operator's key: then it runs
+in the same stage, in the same task, without an exchange. So the number of exchanges of an epoch is the length of the
+longest chain of *different* keys, however many operators and views there are.
 
-Positions. From here on columns go by position: an operator's key and arguments are positions in what arrives at its
-port, and names matter no more.
+Positions. In a dataflow, columns are positions: an operator's key and arguments are positions in the rows that arrive
+at its port. Column names have no meaning here.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ class Path:
     consumer: str
     port: int
     local: bool = False
-    """True when the consumer runs in the producer's own task: no exchange."""
+    """Whether the consumer runs in the producer's own task, without an exchange."""
 
     catalyst: bool = False
-    """True when a step needs Spark's own expressions: it runs in Spark, between two tasks."""
+    """Whether a step needs Spark's own expressions: then the path runs in Spark, between two tasks."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """A keyed operator: what it does (``node``, and which ``part`` of it), under which id its state is kept, and in
-    which stage it runs. The ``node`` of a log is the one whose rows it keeps."""
+    """A keyed operator: what it computes (``node``, and which ``part`` of it), the id under which its state is kept,
+    and the stage in which it runs. For a log, ``node`` is the node whose rows it keeps."""
 
     id: str
     part: KeyedPart
     node: Node
     arriving: tuple[tuple[Field, ...], ...]
-    """For each port, the columns of what arrives."""
+    """For each port, the columns of the rows that arrive."""
 
     fields: tuple[Field, ...]
     name: str = ""
-    """The view, or the source, that it is for: of several the first to be declared."""
+    """The view or source that the operator serves; if it serves several, the one declared first."""
 
     check: bool = False
-    """Of a log: whether it checks that no row is taken away more often than it is there."""
+    """Only for a log: whether it checks that no row is removed more often than it is there."""
 
     stage: int = 0
 
@@ -74,7 +74,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Given:
-    """Rows that are to be had under a name instead of computed, and the node that would compute them."""
+    """Rows that are read from a source called ``name``, instead of being computed by ``node``."""
 
     name: str
     node: Node
@@ -82,21 +82,21 @@ class Given:
 
 @dataclass
 class Dataflow:
-    """All operators of a flow in an order in which each comes after its producers, and the paths between them."""
+    """All operators of a flow, each after its producers, and the paths between them."""
 
     operators: dict[str, Operator] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
     sources: dict[str, Source] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
-    """View (or kept source) → id of the ``log`` operator that holds its rows."""
+    """View (or kept source) → id of the operator that holds its rows, usually a ``log``."""
 
     given: Mapping[str, Given] = field(default_factory=dict)
-    """Fingerprint of a node → a source that has its rows: what lies behind it is not in the dataflow."""
+    """Fingerprint of a node → a source that has the node's rows. The node's inputs are not in the dataflow."""
 
     _indexed: tuple[list[Path], int, tuple[dict[str, list[Path]], dict[str, list[Path]]]] | None = field(
         default=None, repr=False, compare=False
     )
-    """The list of paths that was indexed, its length then, and the index."""
+    """The list of paths that was indexed, its length at that time, and the index."""
 
     @property
     def stages(self) -> int:
@@ -109,7 +109,8 @@ class Dataflow:
         return list(self._ends[0].get(producer, ()))
 
     def ancestors(self, ids: set[str]) -> set[str]:
-        """The operators and sources that ``ids`` depend on, themselves not included unless reached."""
+        """The operators and sources that ``ids`` depend on. An id of ``ids`` is included only if another depends on
+        it."""
         into = self._ends[1]
         reached: set[str] = set()
         frontier = set(ids)
@@ -121,7 +122,7 @@ class Dataflow:
 
     @property
     def _ends(self) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
-        """Producer → its paths, and consumer → its paths."""
+        """The index: producer → its paths, and consumer → its paths."""
         if self._indexed is None or self._indexed[0] is not self.paths or self._indexed[1] != len(self.paths):
             ends: tuple[dict[str, list[Path]], dict[str, list[Path]]] = ({}, {})
             for path in self.paths:
@@ -132,7 +133,8 @@ class Dataflow:
 
 
 def log_id(view_fingerprint: str, key: Sequence[int]) -> str:
-    """A view's rows are kept by meaning and arrangement: a renamed view, or one declared twice, is the same log."""
+    """The operator_id of a view's log. It depends only on the view's meaning and key, so a renamed view keeps its log,
+    and two views with one meaning share a log."""
     return f"{view_fingerprint}-log" + "".join(f"-{position}" for position in key)
 
 
@@ -142,9 +144,10 @@ def build(
     is_native: Callable[[tuple[Step, ...]], bool],
     given: Sequence[Given] = (),
 ) -> Dataflow:
-    """The dataflow of ``views`` (typed plans), with the rows of ``kept_sources`` (a source, or what is left of it when
-    rows have expired) kept and checked. ``given``: nodes whose rows are not to be computed; what is to be had from them
-    is read from sources of those names."""
+    """Build the dataflow of ``views`` (name → typed plan).
+
+    ``kept_sources``: sources (or sources without their expired rows) whose rows are kept and checked. ``given``: nodes
+    whose rows are read from sources instead of being computed; nodes that follow from their rows are read too."""
     flow = Dataflow(given={fingerprint(each.node): each for each in given})
     for name, node in kept_sources.items():
         if isinstance(node, KeyedNode) and node.parts[-1].keeps:
@@ -174,7 +177,7 @@ def _add_log(flow: Dataflow, name: str, node: Node, key: tuple[int, ...], *, che
 
 
 def _add_keeping(flow: Dataflow, name: str, node: KeyedNode) -> None:
-    """A source whose operator keeps its rows: that is its log."""
+    """Add a source whose own operator keeps its rows, so that it needs no log operator."""
     operator_id = _operator(flow, node)
     flow.views[name] = operator_id
     if operator_id in flow.operators:
@@ -182,7 +185,7 @@ def _add_keeping(flow: Dataflow, name: str, node: KeyedNode) -> None:
 
 
 def _share_bounds(flow: Dataflow, view: Node) -> None:
-    """Have operators that several views share be held to the bounds of each."""
+    """Give each operator that several views share the bounds of all of them."""
     nodes = reachable(view)
     if not any(isinstance(each, KeyedNode) and each.is_bounded for each in nodes):
         return
@@ -195,7 +198,7 @@ def _share_bounds(flow: Dataflow, view: Node) -> None:
 
 
 def _name_operators(flow: Dataflow) -> None:
-    """Whatever fails in an operator, the error names the first view that depends on it."""
+    """Name each operator after the first view that depends on it. Errors in the operator name this view."""
     for view, log in flow.views.items():
         for operator_id in flow.ancestors({log}) & flow.operators.keys():
             operator = flow.operators[operator_id]
@@ -204,7 +207,7 @@ def _name_operators(flow: Dataflow) -> None:
 
 
 def _producers(flow: Dataflow, node: Node) -> list[tuple[str, tuple[Step, ...]]]:
-    """The sources and operators whose changes, through linear steps, make up the changes of ``node``."""
+    """The (producer, linear steps) pairs whose changes together are the changes of ``node``. Adds what is missing."""
     if flow.given and (found := _from_given(flow, node)) is not None:
         return [found]
     if isinstance(node, Step):
@@ -219,7 +222,7 @@ def _producers(flow: Dataflow, node: Node) -> list[tuple[str, tuple[Step, ...]]]
 
 
 def _from_given(flow: Dataflow, node: Node) -> tuple[str, tuple[Step, ...]] | None:
-    """The source that has the rows of ``node``, or rows from which a step makes them; None if there is none."""
+    """The given source with the rows of ``node``, and the step that computes them from it; None if there is none."""
     if (given := flow.given.get(fingerprint(node))) is not None:
         flow.sources[given.name] = Source(given.name, node.fields)
         return given.name, ()
@@ -229,7 +232,7 @@ def _from_given(flow: Dataflow, node: Node) -> tuple[str, tuple[Step, ...]] | No
     while isinstance(below, Linear):
         below = below.input
         if fingerprint(below) in flow.given:
-            return None  # the plan itself leads there
+            return None  # the walk down from ``node`` reaches this given node
     for given in flow.given.values():
         if (step := answer(node, given.node)) is not None:
             flow.sources[given.name] = Source(given.name, given.node.fields)
@@ -238,7 +241,7 @@ def _from_given(flow: Dataflow, node: Node) -> tuple[str, tuple[Step, ...]] | No
 
 
 def _operator(flow: Dataflow, node: KeyedNode) -> str:
-    """The operator that gives the rows of ``node``, with all before it."""
+    """The id of the operator that gives the rows of ``node``. Adds it, and all operators before it, if missing."""
     meaning = fingerprint(node)
     first, *others = node.parts
     if meaning + node.parts[-1].suffix in flow.operators:
@@ -258,7 +261,8 @@ def _operator(flow: Dataflow, node: KeyedNode) -> str:
 
 
 def _placed(flow: Dataflow, path: Path, is_native: Callable[[tuple[Step, ...]], bool]) -> Path:
-    """Whether ``path`` needs Spark's expressions, and whether its rows are where they are needed already."""
+    """Return the path with ``catalyst`` set (it needs Spark's expressions) or ``local`` set (its rows are already
+    spread by the consumer's key)."""
     producer = flow.operators.get(path.producer)
     fields = producer.fields if producer else flow.sources[path.producer].fields
     if not is_native(path.steps):
@@ -273,7 +277,7 @@ def _placed(flow: Dataflow, path: Path, is_native: Callable[[tuple[Step, ...]], 
 
 
 def _assign_stages(flow: Dataflow) -> None:
-    """Place each operator as early as its producers allow; a path that cannot stay in its task crosses an exchange."""
+    """Put each operator into the earliest stage that its producers allow. Paths between stages are not ``local``."""
     for operator_id, operator in list(flow.operators.items()):
         stage = 0
         for path in flow.into(operator_id):

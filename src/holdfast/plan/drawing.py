@@ -1,7 +1,7 @@
-"""A dataflow as it is shown: boxes, the lines between them, and what each box keeps and does.
+"""A dataflow as it is shown: boxes, the lines between them, and the state and work of each box.
 
-Made of a `Dataflow` when a flow runs, and of what its log says of it (``collections.json``, "dataflow") when it does
-not. Text (`plan/explain.py`), pictures (`plan/picture.py`) and JSON are all made of this.
+For a running flow the drawing is made from its `Dataflow`, otherwise from the flow's log (``collections.json``,
+"dataflow"). Text (`plan/explain.py`), pictures (`plan/picture.py`) and JSON are all made from a drawing.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from holdfast.plan.nodes import Source
 
 @dataclass(frozen=True)
 class Filtered:
-    """What the filters in front of a catalog of ids saved, since the flow was opened."""
+    """What the Bloom filters of a catalog of ids saved, since the flow was opened."""
 
     asked: int
-    """So many ids came, each counted once per epoch and partition."""
+    """The number of ids that arrived, each counted once per epoch and partition."""
 
     looked_up: int
-    """For so many of them the catalog was searched."""
+    """The number of arrived ids for which the catalog was searched."""
 
     found: int
-    """So many of those were there."""
+    """The number of searched ids that were in the catalog."""
 
     rate: float
-    """The share of new ids that may be looked up in vain, as it was set."""
+    """The wanted share of new ids for which the catalog is searched in vain (0 to 1)."""
 
     remembered: int
-    """So many ids the filters hold; more than the catalog, where some are over."""
+    """The number of ids in the filters. It may include ids that have left the catalog."""
 
     bytes: int
-    """The filters' memory."""
+    """The memory of the filters, in bytes."""
 
     @property
     def measured_rate(self) -> float:
-        """The share of new ids that were looked up in vain."""
+        """The share of new ids for which the catalog was searched in vain (0 to 1)."""
         return (self.looked_up - self.found) / max(1, self.asked - self.found)
 
     @property
     def saved(self) -> float:
-        """The share of look-ups that were not made."""
+        """The share of arrived ids for which no search was needed (0 to 1)."""
         return 1 - self.looked_up / max(1, self.asked)
 
     @property
@@ -56,47 +56,51 @@ class Filtered:
 
 @dataclass(frozen=True)
 class Measured:
-    """What an operator keeps, and what it did."""
+    """The size of an operator's state, and the size and time of its changes."""
 
     layers: int = 0
     bytes: int = 0
+    """The size of its layers, in bytes."""
+
     rows: int | None = None
-    """Rows in its layers; more than it holds where some cancel out. None: not counted."""
+    """Stored rows in its layers, also rows that cancel each other. None: not counted."""
 
     last: int | None = None
-    """Rows of its last change; None if none was seen."""
+    """Rows of its last change; None if no change was seen."""
 
     mean: float | None = None
-    """Rows of its change per epoch, over the last epochs."""
+    """Rows of its change per epoch, averaged over the last epochs."""
 
     milliseconds: float | None = None
-    """Its time per epoch, in the slowest partition, over the last epochs."""
+    """Its time per epoch in the slowest partition, averaged over the last epochs."""
 
     filtered: Filtered | None = None
-    """What its filters saved; None if it has none."""
+    """What its filters saved; None if it has no filters."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A source or an operator."""
+    """A source, an operator or (in a picture) a sink."""
 
     id: str
     kind: str
     title: str
     stage: int = 0
     cost: str = ""
-    """What its work in an epoch is proportional to."""
+    """What the operator's work in an epoch is proportional to."""
 
     views: tuple[str, ...] = ()
     """The views that depend on it."""
 
     nondeterministic: tuple[str, ...] = ()
+    """The nondeterministic functions whose values it draws."""
+
     timed: bool = False
-    """Whether it looks at the clock of the lineage."""
+    """Whether it reads the clock of the lineage."""
 
     colour: str = "#f0f2f4"
     inside: tuple[str, ...] = ()
-    """Of a loop: what it does in each round, as lines of text."""
+    """Only for a loop: what it does in each round, as lines of text."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class Line:
     consumer: str
     port: int
     text: str = ""
-    """What is done to them on the way."""
+    """The linear steps that are applied to the rows, as text."""
 
     local: bool = False
     catalyst: bool = False
@@ -120,11 +124,11 @@ class Drawing:
     boxes: tuple[Box, ...]
     lines: tuple[Line, ...]
     views: Mapping[str, str]
-    """View (or kept source) → the box that keeps it."""
+    """View (or kept source) → id of the box that keeps its rows."""
 
     measured: Mapping[str, Measured] = field(default_factory=dict)
     crash: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """View → what a crash can do to its output, in lines."""
+    """View → what a crash can do to its output, as lines of text."""
 
     sinks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """View → the sinks that take its changes."""
@@ -133,7 +137,7 @@ class Drawing:
         return next(each for each in self.boxes if each.id == box_id)
 
     def behind(self, view: str) -> Drawing:
-        """Only what a view depends on."""
+        """The part of the drawing that a view depends on."""
         wanted, frontier = {self.views[view]}, {self.views[view]}
         while frontier:
             frontier = {line.producer for line in self.lines if line.consumer in frontier} - wanted
@@ -148,7 +152,7 @@ class Drawing:
         )
 
     def structure(self) -> dict[str, Any]:
-        """The drawing without measures, as JSON."""
+        """The drawing without measurements, as JSON."""
         return {
             "boxes": [asdict(each) for each in self.boxes],
             "lines": [asdict(each) for each in self.lines],
@@ -162,11 +166,11 @@ class Drawing:
 
     @staticmethod
     def from_dict(said: Mapping[str, Any]) -> Drawing:
-        """Raises KeyError or TypeError if it is not one."""
+        """Read a drawing from JSON. Raises KeyError or TypeError if it is not a drawing."""
         boxes = tuple(
             Box(
                 **{
-                    "timed": each["kind"] == "temporal",  # logs of earlier versions do not say it
+                    "timed": each["kind"] == "temporal",  # logs of earlier versions have no "timed"
                     **each,
                     "views": tuple(each["views"]),
                     "inside": tuple(each.get("inside", ())),
@@ -182,7 +186,7 @@ class Drawing:
 
 
 def drawing(flow: Dataflow, measured: Mapping[str, Measured] | None = None) -> Drawing:
-    """The drawing of a whole dataflow."""
+    """Return the drawing of a whole dataflow."""
     behind = {view: {log, *flow.ancestors({log})} for view, log in flow.views.items()}
 
     def views(box_id: str) -> tuple[str, ...]:
@@ -221,18 +225,18 @@ def drawing(flow: Dataflow, measured: Mapping[str, Measured] | None = None) -> D
 
 
 def _columns(source: Source) -> list[str]:
-    """The columns of a source that people know: versions of keys have some more, of Holdfast's own."""
+    """The columns of a source that users declared. A source with a key has more columns, which Holdfast adds."""
     names = [each.name for each in source.fields]
     return [name for name in names if not name.startswith("_")] if "_deleted" in names else names
 
 
 def path_text(path: Path) -> str:
-    """What is done to the rows of a path."""
+    """The steps of a path, as text."""
     return "; ".join(text for step in path.steps for text in step.texts())
 
 
 def by_operator(operators: Iterable[str], trace: str) -> str:
-    """The operator whose state a trace is part of."""
+    """The operator_id of the operator that a trace belongs to."""
     known = set(operators)
     operator_id = trace
     while operator_id not in known and "." in operator_id:

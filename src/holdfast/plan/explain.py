@@ -1,4 +1,4 @@
-"""A view's dataflow as text: what runs, where rows move, what is kept and done, and what a crash can do."""
+"""A view's dataflow as text: operators, exchanges, state, work, and what a crash can do to the output."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from holdfast.plan.drawing import Box, Drawing, Line, Measured, drawing
 
 
 def explain(flow: Dataflow, view: str) -> str:
-    """The dataflow that ends in ``view``, as far as the plan tells."""
+    """The dataflow that ends in ``view`` as text, from the plan alone (without measurements)."""
     return as_text(drawing(flow), view)
 
 
 def as_text(whole: Drawing, view: str) -> str:
-    """The dataflow that ends in ``view``: its sinks on top, then the view, its sources at the bottom."""
+    """The dataflow that ends in ``view`` as text: its sinks at the top, then the view, its sources at the bottom."""
     shown = whole.behind(view)
     lines = [f"{sink} ◄" for sink in shown.sinks.get(view, ())]
     _draw(shown, shown.views[view], lines, "", "", set(), view)
@@ -46,7 +46,7 @@ def _draw(shown: Drawing, box_id: str, lines: list[str], first: str, rest: str, 
 
 
 def outline(flow: Dataflow) -> tuple[str, ...]:
-    """A dataflow inside an operator as lines of text: the titles of what each of its views is made of."""
+    """The dataflow inside a loop as lines of text: for each of its views, the titles of the operators it reads."""
     shown = drawing(flow)
     lines: list[str] = []
     for view, log in shown.views.items():
@@ -56,7 +56,7 @@ def outline(flow: Dataflow) -> tuple[str, ...]:
 
 
 def _outline(shown: Drawing, box_id: str, lines: list[str], rest: str) -> None:
-    """What a box reads, line by line."""
+    """Append the boxes that a box reads, a line each, and what they read."""
     paths = [line for line in shown.lines if line.consumer == box_id]
     for index, line in enumerate(paths):
         stem, below = ("└─ ", "   ") if index == len(paths) - 1 else ("├─ ", "│  ")
@@ -67,7 +67,7 @@ def _outline(shown: Drawing, box_id: str, lines: list[str], rest: str) -> None:
 
 
 def notes_of(box: Box, measured: Measured | None, view: str | None = None) -> list[str]:
-    """What is known of an operator besides its meaning: its state, its changes, its time, who shares it."""
+    """Notes on an operator: the size of its state and changes, its time, its cost, the views that share it."""
     notes = []
     if measured is not None and measured.layers:
         rows = "" if measured.rows is None else f"{measured.rows:,} rows, "
@@ -92,7 +92,7 @@ def _line_text(line: Line) -> str:
 
 
 def size_text(count: int) -> str:
-    """Bytes, for people."""
+    """A number of bytes, for people."""
     size = float(count)
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1024 or unit == "GB":

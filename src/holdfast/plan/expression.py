@@ -1,18 +1,17 @@
 """Expressions of a plan: typed values over the columns of a node's input.
 
-Representation: a tree of frozen values, each of which knows its type, as Spark gave it when it analysed the view. Casts
-are written out, so the operands of an operation have the types that it needs. `Operation` is one of a closed set that
-is named below; `SparkExpression` is any other expression, as the very object that Spark made (`spark.spark_expressions`
-keeps it), over what Holdfast gives it. Two trees are equal if they say the same in the same way.
+Representation: a tree of frozen values. Each has a type, which Spark gave it when it analysed the view. All casts are
+explicit, so the operands of an operation have the types that it needs. An `Operation` is one of the closed set listed
+below. A `SparkExpression` is any other expression: it stands for the object that Spark made (`spark.spark_expressions`
+keeps it), over operands that Holdfast computes. Two trees are equal if they have the same structure.
 
-A tree has a text in two forms: `sql` for Spark's own queries, and `readable` for people. Nothing is ever read from a
-text.
+A tree has a text in two forms: `sql` for Spark's own queries, and `readable` for people. No text is ever parsed.
 
 Operations, by name: ``+ - * / %``, ``negative``; ``= <=> < <= > >=``, ``in``, ``like``, ``is null``, ``isnan``;
 ``and or not``; ``cast``; ``case`` (condition, value, …, value otherwise), ``coalesce``; ``field`` (of a struct, or of
-each struct of an array); ``timestampadd`` (microseconds that pass). Any other name is that of a function in Spark SQL.
+each struct of an array); ``timestampadd`` (adds elapsed microseconds). Any other name is a function's in Spark SQL.
 
-The file is long because the set of expressions is closed: each kind is here with both of its texts.
+The file is long because the set of expressions is closed: it has every kind, with both of its texts.
 """
 
 from __future__ import annotations
@@ -27,37 +26,37 @@ from decimal import Decimal
 from holdfast.plan.types import ddl_type
 
 Value = bool | int | float | Decimal | str | bytes | None
-"""What a literal holds: a date as a number of days and a moment as one of microseconds, since 1970; an interval as a
-number of microseconds or of months."""
+"""The value of a literal. A date is a number of days, a timestamp a number of microseconds, both since 1970; an
+interval is a number of microseconds or of months."""
 
 BOOLEAN = "boolean"
 MONTHS = "interval month"
 SPAN = "interval day to second"
 DAY = 86_400_000_000
-"""Microseconds."""
+"""A day, in microseconds."""
 
 
 class Tree:
-    """An expression. ``type`` is Spark's, spelled as in `plan.nodes.Field`."""
+    """An expression. ``type`` is its Spark type, spelled as in `plan.nodes.Field`."""
 
     type: str
 
     @property
     def parts(self) -> tuple[Tree, ...]:
-        """The expressions that it is made of."""
+        """The expressions directly below this one."""
         return ()
 
     def over(self, parts: tuple[Tree, ...]) -> Tree:
-        """The same expression, made of other parts."""
+        """The same expression with other parts."""
         return self
 
     @property
     def label(self) -> str:
-        """What it is called in a text, if it is a call that is no operation."""
+        """The name that texts show for an expression that is not an operation."""
         return type(self).__name__.lower()
 
     def walk(self) -> Iterator[Tree]:
-        """This expression and all below it, in pre-order."""
+        """This expression and all expressions below it, in pre-order."""
         waiting: list[Tree] = [self]
         while waiting:
             each = waiting.pop()
@@ -65,7 +64,8 @@ class Tree:
             waiting += reversed(each.parts)
 
     def transform(self, change: Callable[[Tree], Tree | None]) -> Tree:
-        """The tree with what ``change`` gives in the place of a part; None leaves the part, and looks into it."""
+        """Replace expressions of the tree, from the top: where ``change`` returns an expression, it takes the old one's
+        place; where it returns None, the parts are transformed."""
         if (found := change(self)) is not None:
             return found
         parts = self.parts
@@ -83,7 +83,7 @@ class Column(Tree):
 
 @dataclass(frozen=True)
 class Literal(Tree):
-    """A constant; no NaN and no -0.0, which Python's equality does not tell from others."""
+    """A constant. Never NaN or -0.0: Python's equality does not work for NaN, and does not tell -0.0 from 0.0."""
 
     value: Value
     type: str
@@ -91,7 +91,7 @@ class Literal(Tree):
 
 @dataclass(frozen=True)
 class Operation(Tree):
-    """An operation that is known by name."""
+    """An operation, identified by its name (see the list above)."""
 
     name: str
     operands: tuple[Tree, ...]
@@ -107,10 +107,10 @@ class Operation(Tree):
 
 @dataclass(frozen=True)
 class SparkExpression(Tree):
-    """An expression of Spark's own, over the values of its holes. ``name`` says all that it means.
+    """An expression of Spark's own, over the values of its holes. ``name`` has a hash of its whole meaning.
 
-    ``written``: the same as operations over columns that are called as `hole_name` says, for loops, where there is no
-    Spark to compute it; None if it cannot be said in operations, because of ``lacking``, a function of Spark's.
+    ``written``: the same expression as operations over columns named by `hole_name`. Loops use it, since Spark cannot
+    compute an expression inside a loop. None if there is no such form, because of the Spark function ``lacking``.
     """
 
     name: str
@@ -132,14 +132,14 @@ class SparkExpression(Tree):
         return replace(self, holes=parts)
 
     def in_operations(self) -> Tree | None:
-        """What it is as operations over what is in its holes, if it can be said so."""
+        """This expression as operations over its holes; None if it cannot be written so."""
         if self.written is None:
             return None
         return substitute(self.written, {hole_name(place): each for place, each in enumerate(self.holes)})
 
 
 def hole_name(place: int) -> str:
-    """The name of a hole where an expression of Spark's is written as operations."""
+    """The column name of a hole in `SparkExpression.written`."""
     return f"hole {place}"
 
 
@@ -153,7 +153,7 @@ class Variable(Tree):
 
 @dataclass(frozen=True)
 class Lambda(Tree):
-    """A function that an operation on arrays calls."""
+    """A function that an array operation calls for each element."""
 
     variables: tuple[Variable, ...]
     body: Tree
@@ -188,7 +188,7 @@ def number(value: int, kind: str = "int") -> Tree:
 
 
 def condition(name: str, *operands: Tree) -> Tree:
-    """A comparison, or what else gives a boolean."""
+    """A comparison or another operation that gives a boolean."""
     return Operation(name, operands, BOOLEAN)
 
 
@@ -205,12 +205,12 @@ def is_known(tree: Tree) -> Tree:
 
 
 def cast(tree: Tree, kind: str) -> Tree:
-    """The value in another type; itself if it has that type."""
+    """The value cast to another type; the tree itself if it has that type."""
     return tree if tree.type == kind else Operation("cast", (tree,), kind)
 
 
 def choice(*parts: Tree) -> Tree:
-    """CASE: conditions and values in turn, and maybe a value for when no condition holds, which else is NULL."""
+    """CASE: conditions and values in turn, then an optional value for when no condition holds (default NULL)."""
     otherwise = () if len(parts) % 2 else (null(parts[1].type),)
     return Operation("case", (*parts, *otherwise), parts[1].type)
 
@@ -228,12 +228,12 @@ def struct(**fields: Tree) -> Tree:
 
 
 def plus(tree: Tree, amount: int, kind: str = SPAN) -> Tree:
-    """A moment so many microseconds or, by ``kind``, months later: days of it are days of the calendar."""
+    """A timestamp plus an interval of ``amount`` microseconds or, by ``kind``, months. Days are calendar days."""
     return Operation("+", (tree, Literal(amount, kind)), tree.type)
 
 
 def conjuncts(tree: Tree | None) -> list[Tree]:
-    """The parts that AND connects; none of None."""
+    """The conditions that AND connects; empty for None."""
     parts: list[Tree] = []
     waiting = [] if tree is None else [tree]
     while waiting:
@@ -246,12 +246,12 @@ def conjuncts(tree: Tree | None) -> list[Tree]:
 
 
 def conjunction(parts: Sequence[Tree]) -> Tree | None:
-    """AND of all parts; None of none."""
+    """AND of all parts; None if there are none."""
     return chained("and", parts) if parts else None
 
 
 def chained(name: str, parts: Sequence[Tree]) -> Tree:
-    """AND or OR of some parts, one at least."""
+    """AND or OR (``name``) of at least one part."""
     result = parts[0]
     for part in parts[1:]:
         result = condition(name, result, part)
@@ -262,18 +262,18 @@ def chained(name: str, parts: Sequence[Tree]) -> Tree:
 
 
 def is_operation(tree: Tree, *names: str) -> bool:
-    """Is it one of these operations?"""
+    """Whether the expression is one of these operations."""
     return isinstance(tree, Operation) and tree.name in names
 
 
 def references(*trees: Tree | None) -> tuple[str, ...]:
-    """The columns that expressions read, each once, in the order of their first use."""
+    """The names of the columns that expressions read, each once, in the order of first use."""
     found = (each for tree in trees if tree is not None for each in tree.walk())
     return tuple(dict.fromkeys(each.name for each in found if isinstance(each, Column)))
 
 
 def plain(tree: Tree) -> str | None:
-    """The column's name, if the expression is nothing but a column."""
+    """The column's name if the expression is just a column, else None."""
     return tree.name if isinstance(tree, Column) else None
 
 
@@ -283,7 +283,7 @@ def substitute(tree: Tree, replacement: Mapping[str, Tree]) -> Tree:
 
 
 def renamed(tree: Tree, names: Mapping[str, str]) -> Tree:
-    """The expression over columns that have other names."""
+    """The expression with its columns renamed; columns that are not in ``names`` stay."""
     return tree.transform(
         lambda each: Column(names.get(each.name, each.name), each.type) if isinstance(each, Column) else None
     )
@@ -291,7 +291,7 @@ def renamed(tree: Tree, names: Mapping[str, str]) -> Tree:
 
 # -- texts ------------------------------------------------------------------------------------------------------------
 
-# How tightly an operation binds in Spark's grammar. What is not here is atomic.
+# How tightly an operation binds in Spark's grammar. Operations that are not listed are atomic.
 _LEVELS: dict[str, int] = {
     "or": 1,
     "and": 2,
@@ -303,43 +303,44 @@ _LEVELS: dict[str, int] = {
 }
 _ATOM = 9
 _CHAINS = frozenset(("and", "or", "+", "*"))
-"""a + b + c needs no parentheses on its left."""
+"""Operations whose left operand needs no parentheses if it is the same operation: a + b + c."""
 
 _SUFFIX = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L", "float": "F", "double": "D"}
 _UNITS = ((DAY, "DAY"), (3_600_000_000, "HOUR"), (60_000_000, "MINUTE"), (1_000_000, "SECOND"))
 FOREIGN = re.compile(r"\b_hf_([a-z0-9_]+)_[0-9a-f]{16}\b")
-"""The names of `SparkExpression` expressions."""
+"""Matches the names of `SparkExpression` expressions; the group is the name that Spark gives them."""
 
 
 def quoted(name: str) -> str:
-    """A name as Spark SQL wants it quoted."""
+    """A name in back-quotes, as in Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def foreign_name(function: str, meaning: str) -> str:
-    """The name of a `SparkExpression`: what Spark calls the expression, for people, and a hash of all that it means."""
+    """The name of a `SparkExpression`: Spark's name of the expression, for people, and the hash ``meaning``."""
     return f"_hf_{re.sub('[^a-z0-9]+', '_', function.lower()).strip('_') or 'expression'}_{meaning}"
 
 
 def sql(tree: Tree, row: str = "") -> str:
-    """The text of an expression for Spark. ``row``: the struct whose fields the columns are."""
+    """The text of an expression for Spark. ``row``: the struct that has the columns as fields; empty if there is
+    none."""
     return _Writer(f"{row}." if row else "", exact=True).text(tree)
 
 
 def readable(tree: Tree) -> str:
-    """The text of an expression for people: Spark's own expressions under the names that Spark gives them."""
+    """The text of an expression for people, with Spark's names for its own expressions."""
     return _Writer("", exact=False).text(tree)
 
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes expressions; ``exact``ly if Spark is to read them."""
+    """Writes expressions as text. ``exact``: for Spark to read; otherwise for people."""
 
     row: str
     exact: bool
 
     def text(self, tree: Tree, level: int = 0) -> str:
-        """The text, in parentheses if it binds less tightly than ``level``."""
+        """The text of an expression, in parentheses if it binds less tightly than ``level``."""
         match tree:
             case Column():
                 return self.row + quoted(tree.name)
@@ -423,7 +424,7 @@ class _Writer:
         return f"{kind.upper()} '{moment.strftime('%Y-%m-%d %H:%M:%S.%f').zfill(26)}{zone}'"
 
     def _quoted(self, value: str) -> str:
-        """A text as Spark reads it whatever its settings are: how it unescapes, whether ``${…}`` is a variable."""
+        """A string literal that Spark reads the same under all its settings for escapes and for ``${…}`` variables."""
         if self.exact and not (value.isprintable() and "\\" not in value and "${" not in value):
             return f"CAST(X'{value.encode().hex().upper()}' AS STRING)"
         return "'" + value.replace("'", "''") + "'"
@@ -435,7 +436,7 @@ def _value(tree: Tree) -> Value:
 
 
 def interval_text(amount: int, kind: str) -> str:
-    """An interval in SQL, in the largest unit in which it is a whole number, or in seconds."""
+    """An interval in SQL: in the largest unit in which it is a whole number, else in seconds, or days to seconds."""
     if kind == MONTHS:
         return f"INTERVAL '{amount}' MONTH"
     for size, unit in _UNITS:

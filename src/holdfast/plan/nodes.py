@@ -1,18 +1,18 @@
 """The plan: what a view means, as frozen nodes.
 
 A node describes a collection: a bag of rows with named columns. Plans are values: two plans with the same
-meaning compare equal, and nothing in them knows of Spark, files or epochs. Column names are unique within a
-node; the frontends see to that. Expressions (`plan.expression`) are typed, and so each node knows the types of its
-columns: those that Spark gave them.
+structure compare equal, and nothing in them refers to Spark, files or epochs. Column names are unique within a
+node; the frontends ensure that. Expressions (`plan.expression`) have the types that Spark gave them, so each node knows
+the types of its columns.
 
-Everything that the plan needs to know of an operator is a method of its node: what it reads, what its fingerprint is
-made of, which columns and conditions pass it, where its rows lie, how it is shown. So nothing in `plan/` asks which
-operator a node is, apart from the three below, of which plans are put together: `Source`, `Linear` and `Union`. All
-others have a file each in `operators/`, with what runs in the tasks beside the node (docs/adding-an-operator.md).
+Everything that the plan needs to know of an operator is a method of its node: its inputs, its fingerprint, the columns
+and conditions that pass it, how its rows are spread, its text. So code in `plan/` never asks which operator a node is,
+except for the three defined here, from which plans are built: `Source`, `Linear` and `Union`. Each other operator has
+a file in `operators/`, with its node and the code that runs in tasks (docs/adding-an-operator.md).
 
-A `Step` works on a change alone, row by row. A `KeyedNode` needs its trace. Keyed nodes take plain columns only: the
-frontends compute key and argument expressions in a `Linear` below. Expressions are deterministic: whatever is not is
-drawn by a `Draw`, and then is a column like any other.
+A `Step` works on a change alone, row by row. A `KeyedNode` needs its trace. Keyed nodes take only plain columns: the
+frontends compute key and argument expressions in a `Linear` below. Expressions are deterministic: a nondeterministic
+value is drawn by a `Draw`, and then is a column like any other.
 
 The file is long because the classes need each other: pruning any node may put a `Linear` above it.
 """
@@ -64,12 +64,12 @@ class Order:
 
 
 class Node(ABC):
-    """What all nodes have. Nodes are frozen dataclasses."""
+    """The base of all nodes. Nodes are frozen dataclasses."""
 
     calendar: str = ""
-    """What is assumed of the session's time zone: see `operators.temporal.Temporal`."""
+    """What the node assumes of the session's time zone: see `operators.temporal.Temporal`."""
 
-    if TYPE_CHECKING:  # fields of some, computed by others
+    if TYPE_CHECKING:  # some subclasses have these as fields, others compute them
 
         @property
         def fields(self) -> tuple[Field, ...]:
@@ -77,7 +77,7 @@ class Node(ABC):
 
         @property
         def inputs(self) -> tuple[Node, ...]:
-            """The nodes that it reads, in order."""
+            """The nodes that this node reads, in order."""
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -105,30 +105,31 @@ class Node(ABC):
 
     @abstractmethod
     def meaning(self, *inputs: str) -> str:
-        """The fingerprint, given those of the inputs (`plan/fingerprint.py`): a `digest` of a name of its own and of
-        all that decides which rows it holds. Columns go in by position."""
+        """The fingerprint, given the fingerprints of the inputs (`plan/fingerprint.py`): a `digest` of the operator's
+        name and of everything that decides which rows the node holds. Columns are given by position."""
 
     @abstractmethod
     def placed(self, *inputs: Placement) -> Placement:
-        """Where its rows lie, given where those of its inputs do (`plan/placement.py`)."""
+        """The placement of its rows, given the placements of its inputs (`plan/placement.py`)."""
 
     @abstractmethod
     def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
-        """For each input, the columns that are needed of it if these columns of the node are wanted."""
+        """For each input, the columns that the node needs of it to compute the ``wanted`` columns."""
 
     def pruned(self, wanted: Collection[str], inputs: Sequence[Node]) -> Node:
-        """The node with no more than the columns that are ``wanted``, in their old order, as far as it can do without
-        the others. ``inputs`` have the columns that it needs, and maybe more."""
+        """The node with only the ``wanted`` columns, in their old order, and columns that it cannot drop. ``inputs``
+        have the columns that the node needs, and may have more."""
         return self.with_inputs(_only_needed(inputs, self.needs(wanted)))
 
     def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
-        """A condition on the node's rows as conditions on those of its inputs (None: nothing is asked of an input). The
-        node over the inputs that are filtered so must have exactly the rows for which the condition holds. None: it
-        cannot be said so."""
+        """A condition on the node's rows, as one condition per input (None: that input is not filtered).
+
+        The node over inputs filtered in this way must have exactly the rows for which the condition holds. Returns None
+        if there are no such conditions."""
         return None
 
     def guessed_rows(self, *inputs: float) -> float:
-        """How many rows it is taken to have, given how many its inputs are (`operators/rewrites/order_joins.py`)."""
+        """The estimated number of rows, given the estimates of its inputs (`operators/rewrites/order_joins.py`)."""
         return inputs[0]
 
     @property
@@ -138,13 +139,13 @@ class Node(ABC):
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The columns of its input whose values must be equal or not, content for content: maps are not."""
+        """The columns of its input whose values the node compares by content. They cannot be maps."""
         return ()
 
     @property
     def arrangement(self) -> tuple[int, ...]:
-        """By which columns its rows are kept: the key by which they are spread already, if that is a function of the
-        row (then no exchange is needed, and equal rows always meet); else the whole row."""
+        """The key of the view's log, as column positions: the key by which the rows are already spread, if its columns
+        are in the row (then no exchange is needed, and equal rows always meet in one task); else all columns."""
         whole = tuple(range(len(self.columns)))
         mapping: list[int | None] = list(whole)
         node: Node = self
@@ -160,7 +161,7 @@ class Node(ABC):
 
 @dataclass(frozen=True)
 class OneInput(Node):
-    """A node that reads one other."""
+    """A node that reads one other node."""
 
     input: Node
 
@@ -174,7 +175,7 @@ class OneInput(Node):
 
 @dataclass(frozen=True)
 class TwoInputs(Node):
-    """A node that reads two others."""
+    """A node that reads two other nodes."""
 
     left: Node
     right: Node
@@ -187,34 +188,34 @@ class TwoInputs(Node):
         return replace(self, left=inputs[0], right=inputs[1])
 
 
-# -- what works on a change alone -------------------------------------------------------------------------------------
+# -- steps: they need the change alone --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Step(OneInput):
-    """What works on a change alone, row by row. Unless it says otherwise it adds columns behind those of its input."""
+    """An operator that works on a change alone, row by row. By default it appends columns to those of its input."""
 
     runs_in_spark: ClassVar[bool] = False
-    """Whether a query of Spark's can run it (`spark/stretches.py`), should its expressions need that. If not the tasks
-    always do, and it gives one row for each row."""
+    """Whether a Spark query can run the step (`spark/stretches.py`) if its expressions need Spark. If False, tasks
+    always run it, and it gives exactly one row per row."""
 
     multiplies: ClassVar[bool] = False
-    """Whether it may give several rows for a row."""
+    """Whether the step may give several rows for one row."""
 
     @property
     def passed_on(self) -> list[int | None]:
-        """For each column, which of the input's it is; None if the step makes it."""
+        """For each column, the position of the same column in the input; None if the step computes it."""
         width = len(self.input.columns)
         return [*range(width), *[None] * (len(self.columns) - width)]
 
     @property
     def expressions(self) -> tuple[Tree, ...]:
-        """The expressions that it evaluates."""
+        """The expressions that the step evaluates."""
         return ()
 
     @abstractmethod
     def texts(self) -> list[str]:
-        """What it does, for people."""
+        """The step as text, for people."""
 
     def placed(self, *inputs: Placement) -> Placement:
         return inputs[0]
@@ -232,12 +233,12 @@ class Named:
 
 
 _EQUAL, _OTHER = 0.02, 1 / 3
-"""The share of the rows that a condition is taken to keep: an equality with a constant, and any other."""
+"""The estimated share of rows that a condition keeps: for an equality with a constant, and for any other condition."""
 
 
 @dataclass(frozen=True)
 class Linear(Step):
-    """Keep the rows for which ``predicate`` is true, then compute ``outputs`` from each."""
+    """Keep the rows for which ``predicate`` is true, then compute ``outputs`` from each row."""
 
     predicate: Tree | None
     outputs: tuple[Named, ...]
@@ -277,7 +278,7 @@ class Linear(Step):
         for output in self.outputs:
             if (inner := plain(output.expression)) is not None:
                 names.setdefault(inner, []).append(output.name)
-        # One name for a column is enough: the frontends do not name a column twice without need.
+        # The first name of a column is enough: the frontends rarely output one column under two names.
         keys = {tuple(names[name][0] for name in key) for key in inputs[0].spread if all(name in names for name in key)}
         return Placement(inputs[0].stage, frozenset(keys))
 
@@ -292,7 +293,7 @@ class Linear(Step):
         return Linear(inputs[0], self.predicate, outputs)
 
     def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
-        return None  # two that follow each other are fused
+        return None  # a filter above a Linear is fused with it instead
 
     def guessed_rows(self, *inputs: float) -> float:
         share = 1.0
@@ -312,64 +313,65 @@ class Linear(Step):
         return tuple(seen)
 
 
-# -- what needs its trace ---------------------------------------------------------------------------------------------
+# -- keyed nodes: they need their trace -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class KeyedPart:
-    """A keyed operator of a dataflow, as the plan sees it: how it is keyed, and how it is shown."""
+    """A keyed operator of a dataflow, as the plan needs it: its keys, and its texts."""
 
     kind: str
-    """What it is called in logs and status. It goes into no name of a layer and no fingerprint."""
+    """The operator's kind in logs and status. It is part of no layer name and no fingerprint."""
 
     keys: tuple[tuple[int, ...], ...]
-    """For each port, the positions of its key in what arrives there. Rows of one key meet in one task."""
+    """For each port, the positions of its key in the rows that arrive there. Rows of one key meet in one task."""
 
     spread: tuple[tuple[int, ...], ...]
-    """The ways in which its output is spread: tuples of output positions whose hash decides the partition."""
+    """The keys by which its output is spread: tuples of output positions whose hash decides the partition."""
 
     title: str
-    """What it does, for people."""
+    """What the operator does, for people."""
 
     takes: tuple[tuple[int, ...], ...] = ()
-    """For each port, the columns that it takes of what arrives, in the order in which it wants them. Empty: all."""
+    """For each port, the positions of the columns that the operator takes, in its order. Empty: all columns."""
 
     cost: str = "of the change"
-    """What its work in an epoch is proportional to."""
+    """What its work in an epoch is proportional to, for people."""
 
     colour: str = "#f0f2f4"
     suffix: str = ""
-    """What its id has behind the node's fingerprint, where a node has several parts."""
+    """The end of its operator_id, after the node's fingerprint. It tells the parts of one node apart."""
 
     timed: bool = False
-    """Whether it looks at the clock of the lineage, and so may have something to say when nothing arrives."""
+    """Whether the operator reads the clock of the lineage, and so may change its output when no row arrives."""
 
     ticks: bool = False
-    """Whether it runs in every epoch, also if nothing arrives. What is ``timed`` does so in any case."""
+    """Whether the operator runs in every epoch, also if no row arrives. A ``timed`` operator always does."""
 
     draws: tuple[str, ...] = ()
-    """The functions whose values it draws, and which are not functions of its input."""
+    """The nondeterministic functions whose values the operator draws."""
 
     inside: tuple[str, ...] = ()
-    """Of a loop: what it does in each round, as lines of text."""
+    """Only for a loop: what it does in each round, as lines of text."""
 
     keeps: bool = False
-    """Whether its trace ``rows`` holds the node's rows, laid out as a log's: then a source needs no log behind it."""
+    """Whether its trace ``rows`` holds the node's rows in the layout of a log: then a source needs no log operator."""
 
 
 class KeyedNode(Node):
-    """What needs its trace: it becomes a keyed operator, or several, each of which reads the one before."""
+    """A node that needs its trace. It becomes one keyed operator, or a chain of several."""
 
     @property
     @abstractmethod
     def parts(self) -> tuple[KeyedPart, ...]:
-        """Its operators. The first reads the inputs, a port each; the last gives the node's rows."""
+        """Its operators. The first reads the inputs, one port each; each other reads the one before; the last gives the
+        node's rows."""
 
     is_bounded: ClassVar[bool] = False
-    """Whether it has bounds that are no part of its meaning."""
+    """Whether the node has bounds that are not part of its meaning."""
 
     def bounded_with(self, other: KeyedNode) -> KeyedNode:
-        """This node, of several views that mean the same by it, with the bounds of another one of them."""
+        """This node with also the bounds of ``other``, the node of another view with the same meaning."""
         return self
 
     def placed(self, *inputs: Placement) -> Placement:
@@ -381,7 +383,7 @@ class KeyedNode(Node):
         return Placement(max(stages), spread)
 
 
-# -- where rows come from ---------------------------------------------------------------------------------------------
+# -- sources and unions -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -413,7 +415,7 @@ class Source(Node):
 
 @dataclass(frozen=True)
 class Union(Node):
-    """All rows of all inputs (UNION ALL). Columns go by position; the names are the first input's."""
+    """All rows of all inputs (UNION ALL). Columns are matched by position; the names are the first input's."""
 
     inputs: tuple[Node, ...]
 
@@ -425,7 +427,7 @@ class Union(Node):
         return Union(inputs)
 
     def meaning(self, *inputs: str) -> str:
-        # A bag has no order, so neither have the inputs.
+        # A bag has no order, so the order of the inputs does not matter.
         return digest("union", tuple(sorted(inputs)))
 
     def placed(self, *inputs: Placement) -> Placement:
@@ -442,53 +444,54 @@ class Union(Node):
         return sum(inputs)
 
 
-# -- functions of the user's ------------------------------------------------------------------------------------------
+# -- users' functions -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Function:
-    """A user's deterministic function: its name in SQL, what it returns (a Spark type), how it is called, its code.
+    """A user's deterministic function: its name in SQL, the Spark type it returns, its style and its code.
 
-    ``style`` says what it is called with: ``plain`` with the values of one row, ``pandas`` with Series, ``arrow`` with
-    Arrow arrays, ``pandas iterator`` and ``arrow iterator`` with an iterator of them.
+    ``style`` tells how it is called: ``plain`` with the values of one row, ``pandas`` with Series, ``arrow`` with
+    Arrow arrays, ``pandas iterator`` and ``arrow iterator`` with an iterator of Series or arrays.
     """
 
     name: str
     returns: str
     meaning: str
-    """A hash of its body and style. It goes into fingerprints: a changed body is a changed view."""
+    """A hash of its body and style. It is part of fingerprints: a view with a changed body is another view."""
 
     style: str
     pickled: bytes = field(repr=False)
-    """The function itself, for the tasks."""
+    """The pickled function, for the tasks."""
 
 
 @dataclass(frozen=True)
 class Outside:
-    """A user's function whose answers are kept: its name in SQL, what it returns (a Spark type), and its code."""
+    """A user's nondeterministic function, whose answers are kept: its name in SQL, the Spark type it returns, its
+    code."""
 
     name: str
     returns: str
     meaning: str
-    """A hash of its body. It goes into fingerprints: a changed body is a changed view."""
+    """A hash of its body. It is part of fingerprints: a view with a changed body is another view."""
 
     pickled: bytes = field(repr=False)
-    """The function itself, for the tasks."""
+    """The pickled function, for the tasks."""
 
 
 UserFunction = Outside | Function
 
 
-# -- for those who write nodes ----------------------------------------------------------------------------------------
+# -- functions that build nodes ---------------------------------------------------------------------------------------
 
 
 def same(node: Node) -> tuple[Named, ...]:
-    """The columns of ``node`` as they are."""
+    """The columns of ``node``, unchanged, as outputs of a `Linear` above it."""
     return tuple(Named(name, node.column(name)) for name in node.columns)
 
 
 def projection(node: Node, names: Sequence[str], predicate: Tree | None = None) -> Linear:
-    """The columns ``names`` of ``node``."""
+    """A `Linear` with the columns ``names`` of ``node``, of the rows for which ``predicate`` holds."""
     return Linear(node, predicate, tuple(Named(name, node.column(name)) for name in names))
 
 
@@ -498,7 +501,7 @@ def filtered(node: Node, conditions: Sequence[Tree]) -> Node:
 
 
 def only(node: Node, wanted: Collection[str]) -> Node:
-    """``node`` without the columns that are not wanted."""
+    """``node`` with only the wanted columns, in their old order."""
     names = tuple(name for name in node.columns if name in wanted)
     return node if node.columns == names else projection(node, names)
 
@@ -508,11 +511,11 @@ def _only_needed(nodes: Sequence[Node], needs: Sequence[Collection[str]]) -> tup
 
 
 def touches(condition: Tree, columns: Collection[str]) -> bool:
-    """Does the condition read some of these columns, and no others?"""
+    """Whether the condition reads at least one column, and only columns among these."""
     names = references(condition)
     return bool(names) and set(names) <= set(columns)
 
 
 def by_position(condition: Tree, above: Node, below: Node) -> Tree:
-    """A condition on ``above`` as one on ``below``, whose columns are the same by position."""
+    """A condition on ``above`` as a condition on ``below``, which has the same columns by position."""
     return renamed(condition, dict(zip(above.columns, below.columns, strict=True)))

@@ -1,10 +1,10 @@
-"""A dataflow as a picture: SVG, and a page of HTML that has it with a table.
+"""A dataflow as a picture: SVG, and an HTML page with the SVG and a table.
 
-Layout: sources on the left, then the stages from left to right, each a band; an operator that runs in its producer's
-own task stands to the right of it in the same band. In a column, boxes go in the order of the middle of what they read,
-so that few lines cross. Sinks are a band of their own, on the right. A line between two bands is an exchange. A column
-is as wide as its longest text, so that the whole can be read on a page or in a notebook. Nothing is drawn by anybody
-else: no dependency.
+Layout: sources on the left, then the stages from left to right, each a band. An operator that runs in its producer's
+task is to the right of the producer, in the same band. The boxes of a column are sorted by the mean place of the boxes
+they read, so that few lines cross. Sinks are the last band, on the right. A line between two bands is an exchange. A
+column is as wide as its longest text, so that the picture can be read on a page or in a notebook. The picture is drawn
+without any other library.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from holdfast.plan.drawing import Box, Drawing, Line, Measured
 from holdfast.plan.explain import notes_of, size_text
 
 _GAP, _BAND_GAP, _LEADING, _MARGIN, _APART = 28.0, 52.0, 15.0, 24.0, 20.0
-"""Between two columns of a band, between two bands, between two lines of text, around it all, between two boxes."""
+"""Distances in pixels: columns of a band, bands, lines of text, the margin, boxes of a column."""
 
 _TITLE, _NOTE = 28, 34
-"""Characters in a line."""
+"""The most characters in a line of a title and of a note."""
 
 _LETTER = {"view": 7.6, "title": 7.0, "note": 5.9}
-"""The width of a letter, on average, in the widest of the usual fonts."""
+"""The average width of a letter, in pixels, in the widest of the usual fonts."""
 
 _BOUND = "\N{NO-BREAK SPACE}"
 _SINK = "sink"
@@ -42,7 +42,7 @@ _STYLE = """
 
 
 def as_svg(shown: Drawing) -> str:
-    """The picture, complete in itself."""
+    """Return the picture as an SVG document."""
     shown = _with_sinks(shown)
     named: dict[str, list[str]] = {}
     for view, box_id in shown.views.items():
@@ -97,7 +97,7 @@ def as_svg(shown: Drawing) -> str:
 
 
 def as_html(shown: Drawing, heading: str) -> str:
-    """A page that needs nothing else: the picture, and a table of the operators."""
+    """Return an HTML page without external files: the picture, and a table of the operators."""
     head = ("operator", "stage", "state", "rows", "layers", "last change", "mean", "ms per epoch", "cost", "views")
     table: list[tuple[str, ...]] = []
     for box in shown.boxes:
@@ -133,7 +133,7 @@ def _hint(text: str, local: bool) -> str:
 
 
 def _with_sinks(shown: Drawing) -> Drawing:
-    """The drawing with a box for each sink, behind all others."""
+    """The drawing with a box for each sink, in a stage after all others."""
     stage = max((box.stage for box in shown.boxes), default=0) + 1
     boxes, lines = list(shown.boxes), list(shown.lines)
     for view, names in shown.sinks.items():
@@ -144,7 +144,7 @@ def _with_sinks(shown: Drawing) -> Drawing:
 
 
 def _texts(box: Box, measured: Measured | None, named: Sequence[str]) -> list[tuple[str, str]]:
-    """The lines of a box, each with its class; ``named``: the views whose rows it keeps."""
+    """The lines of text in a box, each with its CSS class. ``named``: the views whose rows the box keeps."""
     title = [(part, "title") for part in textwrap.wrap(box.title, _TITLE)]
     names = [(part, "view") for name in named for part in textwrap.wrap(name, _TITLE - 2)]
     notes = [(part, "note") for note in notes_of(box, measured) for part in _wrapped(note)]
@@ -153,7 +153,7 @@ def _texts(box: Box, measured: Measured | None, named: Sequence[str]) -> list[tu
 
 
 def _wrapped(note: str) -> list[str]:
-    """A note on lines that end, where they can, behind a comma."""
+    """Break a note into lines, after a comma where possible."""
     bound = ", ".join(part.replace(" ", _BOUND) if len(part) < _NOTE else part for part in note.split(", "))
     return [line.replace(_BOUND, " ") for line in textwrap.wrap(bound, _NOTE)]
 
@@ -192,7 +192,7 @@ def _columns(shown: Drawing) -> list[list[str]]:
 
 
 def _settled(shown: Drawing, column: Sequence[str], at: dict[str, tuple[float, float, float]]) -> list[str]:
-    """A column in the order of the middle of what its boxes read."""
+    """The boxes of a column, sorted by the mean place of the boxes they read."""
 
     def middle(box_id: str) -> float:
         tops = [at[line.producer][1] for line in shown.lines if line.consumer == box_id and line.producer in at]

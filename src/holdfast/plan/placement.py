@@ -1,7 +1,7 @@
-"""Where the rows of a plan lie: in which stage they come about, and by which columns they are spread then.
+"""The placement of a plan's rows: the stage in which they are computed, and the keys by which they are spread there.
 
-This foretells what `plan/dataflow.py` will do with a plan, node by node: rows move only where a keyed node needs
-another key than the one by which they are spread already. A rewrite that has a choice counts stages with it.
+A placement predicts, node by node, what `plan/dataflow.py` will do with a plan: rows move only where a keyed node needs
+another key than those by which they are already spread. Rewrites that have a choice use it to count stages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Placement:
-    """Rows that come about in a stage (0: they come from sources), spread by any of these keys."""
+    """The stage in which rows are computed (0: they come from sources), and the keys by which they are spread."""
 
     stage: int
     spread: frozenset[Key] = frozenset()
@@ -28,5 +28,5 @@ class Placement:
 
 
 def placement(node: Node) -> Placement:
-    """Where the rows of ``node`` lie."""
+    """Return the placement of the rows of ``node``."""
     return node.placed(*map(placement, node.inputs))

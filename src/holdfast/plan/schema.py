@@ -1,8 +1,8 @@
 """Schemas: Spark DDL text to fields.
 
-``id long, user string NOT NULL, tags array<struct<a:int>> COMMENT 'x'`` becomes fields whose types are spelled as
-Spark's ``simpleString`` spells them (``bigint``, ``array<struct<a:int>>``), so that equal types are equal text.
-The grammar is small and closed, so it is read by a recursive-descent parser here.
+``id long, user string NOT NULL, tags array<struct<a:int>> COMMENT 'x'`` becomes fields whose types are spelled like
+Spark's ``simpleString`` (``bigint``, ``array<struct<a:int>>``), so that equal types have equal texts.
+The grammar is small and closed, so this module has its own recursive-descent parser.
 """
 
 from __future__ import annotations
@@ -44,14 +44,16 @@ _TOKEN = re.compile(
 
 
 def parse_schema(text: str, *, subject: str) -> tuple[Field, ...]:
-    """The fields of a DDL text. ``subject`` says in errors whose schema it is (``source 'orders'``)."""
+    """Parse the fields of a DDL text. ``subject`` names the owner of the schema in errors (``source 'orders'``).
+
+    Raises SchemaError."""
     if not isinstance(text, str):
         raise SchemaError(f"{subject}: the schema must be a DDL text, found {type(text).__name__}", schema=text)
     return _Reader(text, subject).fields()
 
 
 def parse_type(text: str, *, subject: str) -> str:
-    """A type as Spark's ``simpleString`` spells it."""
+    """Parse a type and return it as spelled by Spark's ``simpleString``. Raises SchemaError."""
     if not isinstance(text, str):
         raise SchemaError(f"{subject}: the type must be a text such as 'string', found {text!r}", type=text)
     return _Reader(text, subject).only_type()
@@ -85,7 +87,7 @@ class _Reader:
         return text.lower() if kind in ("word", "mark") else ""
 
     def _take(self, *expected: str) -> bool:
-        """Pass over the next token if it is one of these."""
+        """Consume the next token if it is one of these; return whether it was."""
         if self._peek() in expected:
             self.place += 1
             return True

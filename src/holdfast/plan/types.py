@@ -1,10 +1,10 @@
-"""Spark's types, as DDL text, in Arrow.
+"""Spark's types as DDL text, and their Arrow types.
 
 The text is Spark's ``simpleString`` (``bigint``, ``decimal(10,2)``, ``struct<a:int,b:array<string>>``), which
-`plan.schema` normalises to, but that the name of a struct's field is in back-quotes if it is not a plain word: Spark's
-own text of ``struct<`a,b`:int>`` cannot be read again. The mapping is the one Spark itself uses when it hands rows to
-Python, with one difference: a ``timestamp`` is always in UTC, whatever the session's time zone, so that a layer's bytes
-do not depend on who wrote it.
+`plan.schema` also returns. One difference: the name of a struct's field is in back-quotes if it is not a plain word,
+since Spark's own text of ``struct<`a,b`:int>`` cannot be parsed. Types map to Arrow as in Spark's own exchange of rows
+with Python. One difference: a ``timestamp`` is always in UTC, whatever the session's time zone, so that a layer's bytes
+do not depend on the session that wrote it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIMPLE: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "void": pa.null(),
-    # Spark knows a variant by the mark on its field.
+    # Spark recognises a variant by this metadata of its field.
     "variant": pa.struct(
         [pa.field("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={b"variant": b"true"})]
     ),
@@ -44,7 +44,7 @@ _DURATION = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|seco
 
 @lru_cache(maxsize=1024)
 def arrow_type(text: str) -> pa.DataType:
-    """The Arrow type of a Spark type given as simpleString."""
+    """Return the Arrow type of a Spark type given as text. Raises SchemaError if Holdfast cannot keep the type."""
     text = text.strip()
     if text in _SIMPLE:
         return _SIMPLE[text]
@@ -65,12 +65,12 @@ def arrow_type(text: str) -> pa.DataType:
 
 
 def field_name(name: str) -> str:
-    """The name of a struct's field, as it is written in a type."""
+    """The name of a struct's field as written in a type: in back-quotes unless it is a plain word."""
     return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
 
 
 def type_text(kind: Any) -> str:
-    """A type of PySpark's (``pyspark.sql.types.DataType``) as text."""
+    """The text of a PySpark type (``pyspark.sql.types.DataType``)."""
     match kind.typeName():
         case "struct":
             return f"struct<{','.join(f'{field_name(each.name)}:{type_text(each.dataType)}' for each in kind.fields)}>"
@@ -83,7 +83,7 @@ def type_text(kind: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def doubled_field(text: str) -> str | None:
-    """A name that two fields of one struct of a type have (as Spark compares names), if there is one."""
+    """A name that two fields of one struct in the type have (ignoring case, like Spark); None if there is none."""
     if "struct<" not in text:
         return None
     kind, inner = text[: text.index("<")], _split(text[text.index("<") + 1 : -1])
@@ -95,7 +95,7 @@ def doubled_field(text: str) -> str | None:
 
 
 def ddl_type(text: str) -> str:
-    """A type as Spark reads it: with the names of fields in quotes."""
+    """The type as Spark can parse it: with all names of fields in back-quotes."""
     if "struct<" not in text:
         return text
     kind, inner = text[: text.index("<")], _split(text[text.index("<") + 1 : -1])

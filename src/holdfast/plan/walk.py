@@ -1,4 +1,5 @@
-"""Walking plans. Plans are graphs: a node that two others read is one object, and is visited (and rewritten) once."""
+"""Walking plans. Plans are graphs: a node that two other nodes read is one object, and is visited and rewritten
+once."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ Rule = Callable[["Node", Kept], "Node"]
 
 
 def reachable(node: Node, closed: Kept = frozenset()) -> list[Node]:
-    """All nodes of a plan, each once, inputs before those that read them. Below ``closed`` nodes it does not look."""
+    """All nodes of a plan, each once, inputs before their readers. Nodes below ``closed`` nodes are left out."""
     found: dict[int, Node] = {}
-    waiting = [(node, False)]  # a stack of its own: views on views make plans deeper than Python's
+    waiting = [(node, False)]  # an explicit stack: plans of views on views are deeper than Python's recursion limit
     while waiting:
         each, ready = waiting.pop()
         if id(each) in found:
@@ -30,14 +31,14 @@ def reachable(node: Node, closed: Kept = frozenset()) -> list[Node]:
 
 
 def readers(node: Node) -> Counter[int]:
-    """How many nodes of the plan read each node (by id)."""
+    """The number of readers of each node in the plan, by ``id(node)``."""
     return Counter(id(child) for each in reachable(node) for child in each.inputs)
 
 
 def rewrite_up(node: Node, change: Callable[[Node, Node], Node], kept: Kept) -> Node:
     """Apply ``change(new, old)`` to every node, inputs first: ``new`` is the node ``old`` over its changed inputs.
 
-    Nodes that are kept are passed over, with all below them.
+    Nodes in ``kept``, and all nodes below them, are not changed.
     """
     done: dict[int, Node] = {}
     for each in reachable(node, kept):

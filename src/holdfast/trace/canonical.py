@@ -1,8 +1,9 @@
-"""Arrays whose buffers are a function of their values alone.
+"""Canonical arrays: their buffers are a function of their values alone.
 
-Arrow leaves bytes open: what lies under a null, in padding bits, before a slice. Layers are named by a checksum of
-their bytes and compared across machines, so before they are written all of it is settled: zero under nulls, no length
-under nulls, no validity where nothing is null, offsets from zero, nothing before or behind. O(bytes), mostly views.
+Arrow does not define all bytes of an array: the bytes under a null, in padding bits, before a slice. Layers are named
+by a checksum of their bytes and compared across machines, so these bytes are fixed before a layer is written: zeros
+under nulls, length zero under nulls, no validity buffer where nothing is null, offsets from zero, no bytes before or
+after the values. O(bytes), mostly views.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from holdfast.trace.physical import Bools, Ints
 
 
 def canonical(array: pa.Array) -> pa.Array:
-    """The same values in canonical buffers."""
+    """Return the same values in canonical buffers."""
     array = physical.plain(array)
     kind, rows = array.type, len(array)
     if pa.types.is_null(kind):
@@ -42,7 +43,7 @@ def canonical(array: pa.Array) -> pa.Array:
 
 
 def _masked(array: pa.Array, mask: Bools) -> pa.Array:
-    """Null wherever the mask is False: taking a null index gives a null of any type."""
+    """Set the values to null wherever the mask is False. Taking a null index gives a null of any type."""
     return array.take(pa.array(np.arange(len(array)), mask=~mask))
 
 

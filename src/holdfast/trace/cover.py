@@ -1,17 +1,18 @@
-"""Which layers to read: a cover of a rectangle of (key hash × epochs), from names alone.
+"""Which layers to read: a cover of a rectangle of (key hash × epochs), computed from layer names alone.
 
-A layer is a rectangle [low, high) × [first, last]. It may be read in part: any slice of its hashes (it is sorted by
-them), and any range of its epochs (rows say theirs), except that its epochs first … ``floor`` were collapsed into one:
-it can be entered after epoch first - 1 or after one ≥ floor, and left at an epoch ≥ floor, nowhere between.
+A layer is a rectangle [low, high) × [first, last]. It may be read in part: any slice of its hashes (rows are sorted by
+hash), and any range of its epochs (rows carry their epoch), except that its epochs first … ``floor`` were collapsed
+into one. A range of its epochs may begin after epoch first - 1 or after an epoch ≥ floor (the reader *enters* the layer
+there), and must end at an epoch ≥ floor (the reader *leaves* it there).
 
-The bounds of all layers cut the hash range into strips; inside a strip every layer covers all or nothing. For a strip,
-the *reach* is the set of epochs e such that (after, e] can be covered exactly: it grows from {after} by every layer
-that can be entered from it, until nothing changes. A cover is then read off backwards from ``as_of``, always by the
-layer that leads back furthest; each step ends in the reach again, so it cannot get stuck. Without collapsed layers that
-is the cover of fewest pieces.
+The bounds of all layers cut the hash range into strips; inside a strip every layer covers all hashes or none. For a
+strip, the *reach* is the set of epochs e such that (after, e] can be covered exactly. It grows from {after} by every
+layer that can be entered from it, until nothing changes. The cover is then built backwards from ``as_of``, always with
+the layer that leads back furthest. Each step ends at an epoch of the reach, so a next layer always exists. If no layer
+is collapsed, this cover has the fewest pieces possible.
 
-Pure: names in, names out. O(n log n) for the n layers of a strip; strips only differ where the number of partitions
-changed.
+Pure: names in, names out. O(n log n) for the n layers of a strip. There are several strips only where the number of
+partitions has changed.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ Reach = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Chain:
-    """The lineage a reader believes in. ``digests[i]`` is the digest of epoch base + 1 + i. Layers with last ≤ base are
-    trusted (they were checked at start); others must carry the digest of their last epoch."""
+    """The history that a reader believes. ``digests[i]`` is the digest of epoch base + 1 + i. Layers with last ≤ base
+    are trusted (they were checked at start); later layers must carry the digest of their last epoch."""
 
     base: int
     digests: tuple[str, ...]
@@ -43,21 +44,22 @@ class Chain:
         return self.base + len(self.digests)
 
     def digest(self, epoch: int) -> str | None:
-        """The digest of an epoch; None if the chain does not say."""
+        """The digest of an epoch; None if the epoch is not in the chain."""
         return self.digests[epoch - self.base - 1] if self.base < epoch <= self.end else None
 
     def accepts(self, name: LayerName) -> bool:
+        """Whether the layer is known to be of this history."""
         return name.last <= self.base or self.digest(name.last) == name.digest
 
     def refutes(self, name: LayerName) -> bool:
-        """The layer is known to be of another history. What lies beyond the chain's end is neither accepted nor
-        refuted: it may be of an epoch that runs right now."""
+        """Whether the layer is known to be of another history. A layer that ends after the chain is neither accepted
+        nor refuted: it may be of an epoch that is running now."""
         return self.base < name.last <= self.end and not self.accepts(name)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Use the rows of this layer with hash in [low, high) and after < epoch ≤ upto."""
+    """The part of a layer to read: its rows with hash in [low, high) and after < epoch ≤ upto."""
 
     name: LayerName
     low: int
@@ -78,9 +80,9 @@ def cover(
 ) -> list[Piece]:
     """Pieces that hold every row of [low, high) × (after, as_of] exactly once, in order of (low, after).
 
-    ``exact``: only layers whose rows still tell the epochs in question apart.
-    Raises EpochUnavailable if compaction has passed ``as_of`` (or it is beyond the chain), LogDamaged if something is
-    missing."""
+    ``exact``: use only layers in which compaction has not collapsed epochs after ``after``.
+    Raises EpochUnavailable if compaction has passed ``as_of`` or ``as_of`` is after the chain's end, LogDamaged if a
+    layer is missing."""
     if as_of <= after:
         return []
     usable = _usable(names, low, high, chain)
@@ -94,7 +96,7 @@ def cover(
             raise _missing(usable, low, high, after, as_of, chain, left, right, reach)
         still_open: dict[tuple[LayerName, int, int], Piece] = {}
         for name, start, stop in _path(here, reach, after, as_of):
-            # A piece that goes on through the next strip stays one piece.
+            # A layer that is used for the same epochs in adjacent strips is one piece.
             before = open_pieces.pop((name, start, stop), None)
             piece = Piece(name, before.low if before else left, right, start, stop)
             still_open[name, start, stop] = piece
@@ -105,13 +107,14 @@ def cover(
 
 
 def covered(names: Iterable[LayerName], low: int, high: int, chain: Chain) -> int:
-    """The greatest e such that epochs [0, e] are covered for all of [low, high); -1 if none."""
+    """The greatest e such that epochs [0, e] are covered for all of [low, high); -1 if there is none."""
     usable = _usable(names, low, high, chain)
     return _common(usable, low, high, -1)[-1][1]
 
 
 def span(names: Iterable[LayerName], low: int, high: int, chain: Chain) -> tuple[int, int]:
-    """(after, upto): the widest range of epochs that these layers cover for all of [low, high)."""
+    """(after, upto): the widest range of epochs that these layers cover for all of [low, high). Raises LogDamaged if
+    they cover no epoch for all of these hashes."""
     usable = _usable(names, low, high, chain)
     starts = {name.first - 1 for name in usable} | {name.floor for name in usable}
     spans = [(after, _common(usable, low, high, after)[-1][1]) for after in sorted(starts)]
@@ -126,10 +129,12 @@ def span(names: Iterable[LayerName], low: int, high: int, chain: Chain) -> tuple
 
 
 def garbage(names: Iterable[LayerName], chain: Chain, live_after: int) -> list[LayerName]:
-    """Layers that no cover for as_of ≥ live_after needs: those of another history, and those whose epochs others hold.
+    """Layers that no cover for as_of ≥ live_after needs: layers of another history, and layers whose epochs are also in
+    other layers.
 
-    Taking all of them away leaves every epoch ≥ live_after that was readable so. The latest readable epoch stays so
-    even if it is below live_after, and layers that lie beyond a gap are kept: what is missing may come back."""
+    When all of them are removed, every epoch ≥ live_after that was readable is still readable. The latest readable
+    epoch stays readable even if it is below live_after. Layers after a gap are kept: the missing layer may come
+    back."""
     known = sorted(names)
     usable = [name for name in known if chain.accepts(name)]
     needed: set[LayerName] = set()
@@ -139,8 +144,9 @@ def garbage(names: Iterable[LayerName], chain: Chain, live_after: int) -> list[L
 
 
 def pinned(names: Iterable[LayerName], chain: Chain, live_after: int, end: int) -> set[LayerName]:
-    """Layers from which every epoch from ``live_after`` to ``end`` can be read by those who know no epoch after
-    ``end``, as far as that can be done at all."""
+    """Layers that a reader whose chain ends at ``end`` needs to read the epochs from ``live_after`` to ``end``.
+
+    Epochs that such a reader cannot read from any layers are passed over."""
     usable = [name for name in sorted(names) if name.last <= end and chain.accepts(name)]
     needed: set[LayerName] = set()
     for _, _, here in _strips(usable, 0, ALL):
@@ -149,10 +155,11 @@ def pinned(names: Iterable[LayerName], chain: Chain, live_after: int, end: int) 
 
 
 def _needed(here: tuple[LayerName, ...], live_after: int) -> set[LayerName]:
-    """A set of the strip's layers that is enough. Small layers are tried first, so that merged ones remain.
+    """Layers of the strip that suffice to reach every epoch ≥ live_after that all its layers reach.
 
-    More layers never reach less, so what can be dropped together can be dropped one by one: trying halves gives what
-    trying each in turn would, with few tries where few are needed."""
+    Small layers are dropped first, so that merged layers remain. More layers never reach less, so layers that can be
+    dropped together can also be dropped one by one. So dropping halves gives the same result as trying each layer in
+    turn, with fewer tries where few layers are needed."""
     full = _reach(here, -1)
     live = min(live_after, full[-1][1])
     wanted = _from(full, live)
@@ -173,7 +180,7 @@ def _needed(here: tuple[LayerName, ...], live_after: int) -> set[LayerName]:
 
 
 def _doubled(here: tuple[LayerName, ...]) -> list[LayerName]:
-    """Layers that are nowhere alone: every epoch of theirs is in another layer too."""
+    """Layers that share every one of their epochs with at least one other layer."""
     changes: dict[int, int] = {}
     for name in here:
         changes[name.first] = changes.get(name.first, 0) + 1
@@ -189,7 +196,8 @@ def _usable(names: Iterable[LayerName], low: int, high: int, chain: Chain) -> li
 
 
 def _strips(usable: list[LayerName], low: int, high: int) -> Iterator[tuple[int, int, tuple[LayerName, ...]]]:
-    """Maximal ranges in which the same layers are, in order, with those layers."""
+    """(left, right, layers) of each strip, ascending: a maximal hash range that every layer covers fully or not at
+    all."""
     bounds = {low, high}
     for name in usable:
         bounds.update(bound for bound in (name.low, name.high) if low < bound < high)
@@ -199,7 +207,7 @@ def _strips(usable: list[LayerName], low: int, high: int) -> Iterator[tuple[int,
 
 
 def _entry(name: LayerName, reach: Reach) -> int | None:
-    """The least epoch of the reach after which the layer can be entered."""
+    """The least epoch of the reach after which the layer can be entered; None if there is none."""
     if _contains(reach, name.first - 1):
         return name.first - 1
     for start, stop in reach:
@@ -227,7 +235,7 @@ def _reach(here: Iterable[LayerName], after: int) -> Reach:
 
 
 def _path(here: tuple[LayerName, ...], reach: Reach, after: int, as_of: int) -> list[tuple[LayerName, int, int]]:
-    """(layer, after, upto) from ``as_of`` back to ``after``."""
+    """The cover of one strip: (layer, after, upto), from ``as_of`` back to ``after``."""
     coming = sorted((name for name in here if _entry(name, reach) is not None), key=lambda name: name.last)
     choices: list[tuple[int, bool, int, int, int, LayerName]] = []
     path = []
@@ -237,9 +245,10 @@ def _path(here: tuple[LayerName, ...], reach: Reach, after: int, as_of: int) -> 
             name = coming.pop()
             entry = _entry(name, reach)
             assert entry is not None
-            # Furthest back first; then least cut, most compacted, widest; then by name, so that all readers agree.
+            # Prefer the layer that leads back furthest; then the least cut, the most compacted, the widest; then the
+            # order of names, so that all readers choose the same layers.
             heappush(choices, (entry, entry >= name.first, name.last, -name.floor, name.low - name.high, name))
-        # What cannot be left at ``until`` cannot be left before it either.
+        # A layer that cannot be left at ``until`` cannot be left at an earlier epoch either.
         while choices[0][-1].floor > until or choices[0][0] >= until:
             heappop(choices)
         entry, name = choices[0][0], choices[0][-1]
@@ -287,7 +296,7 @@ def _missing(
 
 
 def _common(usable: list[LayerName], low: int, high: int, after: int) -> Reach:
-    """Epochs that every strip reaches; always with ``after``."""
+    """Epochs that every strip reaches. ``after`` is always among them."""
     common: Reach = [(after, ALL)]
     for _, _, here in _strips(usable, low, high):
         reach = _reach(here, after)
@@ -295,7 +304,8 @@ def _common(usable: list[LayerName], low: int, high: int, after: int) -> Reach:
     return common
 
 
-# Plain loops: these two are called for every layer of every strip, and a generator costs more than it compares.
+# Plain loops: these two functions are called for every layer of every strip, and a generator would cost more than the
+# comparisons.
 def _contains(reach: Reach, epoch: int) -> bool:
     for start, stop in reach:  # noqa: SIM110
         if start <= epoch <= stop:

@@ -1,10 +1,10 @@
 """Equality of rows, and an order of rows that is defined by their content alone.
 
-``equal_rows`` compares row by row: NULL equals NULL, floats by their bits (callers normalise keys first), nested types
-element by element. ``content_ranks`` numbers rows so that equal rows get equal numbers and the order of the numbers
-depends on the rows' content only: the last tie-break when even the hashes of different rows agree. The order itself
-means nothing. Both never look at values under nulls. O(rows) and O(rows log rows); ranks are only ever asked for
-colliding rows.
+``equal_rows`` compares row by row: NULL equals NULL, floats are compared by their bits (callers normalise keys first),
+nested types element by element. ``content_ranks`` numbers rows so that equal rows get equal numbers and the order of
+the numbers depends only on the rows' content. It is the last tie-break, when even the hashes of different rows are
+equal; the order itself has no meaning. Both functions ignore values under nulls. Costs: O(rows) and O(rows log rows);
+ranks are computed only for colliding rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.trace.physical import AnyArray, Bools, Ints
 
 
 def equal_rows(left: Sequence[AnyArray], right: Sequence[AnyArray], *, rows: int | None = None) -> Bools:
-    """Whether row i of ``left`` equals row i of ``right``. No columns: ``rows`` times True."""
+    """Whether row i of ``left`` equals row i of ``right``. Without columns: True, ``rows`` times."""
     if not left:
         return np.ones(rows or 0, np.bool_)
     equal = _equal(physical.plain(left[0]), physical.plain(right[0]))
@@ -32,7 +32,7 @@ def equal_rows(left: Sequence[AnyArray], right: Sequence[AnyArray], *, rows: int
 def _equal(left: pa.Array, right: pa.Array) -> Bools:
     same = _same_values(left, right)
     left_valid, right_valid = physical.valid(left), physical.valid(right)
-    # A null never equals what is not null.
+    # A null never equals a value.
     if left_valid is None:
         return same if right_valid is None else same & right_valid
     if right_valid is None:
@@ -41,7 +41,7 @@ def _equal(left: pa.Array, right: pa.Array) -> Bools:
 
 
 def _same_values(left: pa.Array, right: pa.Array) -> Bools:
-    """Equality where neither side is null; anything elsewhere."""
+    """Whether values are equal. Where a side is null, the answer is arbitrary."""
     kind = left.type
     if pa.types.is_null(kind) or pa.types.is_null(right.type):
         return np.zeros(len(left), np.bool_)
@@ -77,7 +77,7 @@ def _same_lists(left: pa.Array, right: pa.Array) -> Bools:
 
 
 def content_ranks(columns: Sequence[AnyArray], *, rows: int | None = None) -> Ints:
-    """Equal numbers for equal rows, in an order defined by content; dense from 0."""
+    """Number rows so that equal rows have equal numbers: 0, 1, 2, … without gaps, in an order defined by content."""
     if not columns:
         return np.zeros(rows or 0, np.int64)
     ranks = _ranks(physical.plain(columns[0]))
@@ -95,7 +95,7 @@ def _dense(values: np.ndarray) -> Ints:
 
 
 def _ranks(array: pa.Array) -> Ints:
-    """Numbers of one column's rows; nulls are 0, values above."""
+    """Number the rows of one column: nulls are 0, values are 1 and above."""
     kind = array.type
     if pa.types.is_null(kind):
         return np.zeros(len(array), np.int64)
@@ -123,7 +123,8 @@ def _ranks(array: pa.Array) -> Ints:
 
 
 def _list_ranks(array: pa.Array) -> Ints:
-    """By length, then element by element: rows of one rank so far have one length, so all or none go on."""
+    """Number lists by length, then element by element. Lists of equal rank have equal lengths, so either all of them
+    have a next element or none has."""
     starts, lengths = physical.spans(array)
     inner = physical.plain(physical.elements(array))
     element_ranks = _ranks(inner)

@@ -1,14 +1,14 @@
-"""Sums and products of multiplicities that are exact, or raise.
+"""Exact sums and products of multiplicities. An overflow raises.
 
-A diff is an int64, and numpy wraps around without a word: 65,536 equal rows on each of four sides of a cross join are
-2^64 equal rows, which is 0, which is no row. Everything that sums or multiplies diffs does it here. A result is within
-±(2^63 - 1), so that its negation fits too, or it is a `MultiplicityOverflow`.
+A diff is an int64, and NumPy wraps around silently: 65,536 equal rows on each of four sides of a cross join make 2^64
+equal rows, which wraps to 0, which means no row. All sums and products of diffs are computed here. A result is within
+±(2^63 - 1), so that its negation fits too; otherwise `MultiplicityOverflow` is raised.
 
-How it is seen, and what it costs: first from the greatest magnitude that occurs, times how many are summed, which is
-one pass over the numbers (about 1 ns each, where sorting them takes a hundred). Only numbers near the limit are looked
-at closely. A sum is taken of the upper and the lower 32 bits apart: neither half can overflow for fewer than 2^31
-numbers, and together they are the exact sum. A product is compared with the one of doubles: one that wrapped is at
-least 2^63 away from it.
+How an overflow is found, and what that costs: first an upper bound is computed, the greatest magnitude times the count
+of numbers. That is one pass over the numbers (about 1 ns each; sorting them takes a hundred). The next checks run only
+if this bound is over the limit. The upper and the lower 32 bits are summed separately: neither sum can overflow for
+fewer than 2^31 numbers, and together they are the exact sum. A product is compared with the product of the doubles: a
+product that wrapped is at least 2^63 away from it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _MASK = (1 << _BITS) - 1
 _TOP = 1 << (63 - _BITS)
 _APART = 2.0**62
 _ROWS = (1 << 31) - 1
-"""So many copies of rows can be laid out one by one."""
+"""The most copies of rows that can be laid out one by one."""
 
 
 def largest(values: Ints) -> int:
-    """The greatest magnitude, 0 if there are no values."""
+    """The greatest magnitude; 0 if there are no values."""
     return max(int(values.max()), -int(values.min())) if len(values) else 0
 
 
 def sums(values: Ints, starts: npt.NDArray[np.integer]) -> Ints:
-    """The sum of each run of values; runs begin at ``starts``, the first of them at 0."""
+    """The sum of each run of values. Runs begin at ``starts``; the first run begins at 0."""
     if not len(starts):
         return np.zeros(0, np.int64)
     found = run_sums(values, starts)
@@ -48,7 +48,7 @@ def sums(values: Ints, starts: npt.NDArray[np.integer]) -> Ints:
 
 
 def sums_at(places: npt.NDArray[np.integer], values: Ints, size: int) -> Ints:
-    """The sum of the values at each of ``size`` places."""
+    """For each of ``size`` places, the sum of its values; value i belongs to place ``places[i]``."""
     found = np.zeros(size, np.int64)
     np.add.at(found, places, values)
     if largest(values) * len(values) > MOST:
@@ -60,7 +60,7 @@ def sums_at(places: npt.NDArray[np.integer], values: Ints, size: int) -> Ints:
 
 
 def running(values: Ints) -> Ints:
-    """The sum of the values up to each, itself among them."""
+    """Running sums: for each value, the sum of the values up to and including it."""
     found: Ints = np.cumsum(values)
     if largest(values) * len(values) > MOST:
         _fits(np.cumsum(values >> _BITS), np.cumsum(values & _MASK), found)
@@ -68,7 +68,7 @@ def running(values: Ints) -> Ints:
 
 
 def total(values: Ints) -> int:
-    """The sum of all values, however large."""
+    """The sum of all values as a Python integer, which cannot overflow."""
     if largest(values) * len(values) <= MOST:
         return int(values.sum())
     return (int((values >> _BITS).sum()) << _BITS) + int((values & _MASK).sum())
@@ -78,7 +78,7 @@ def add(left: Ints, right: Ints) -> Ints:
     """left + right, pair by pair."""
     found: Ints = left + right
     if largest(left) + largest(right) > MOST:
-        # A sum that wrapped has another sign than both of its parts.
+        # The sign of a sum that wrapped differs from the signs of both its parts.
         wrapped = ((left ^ found) & (right ^ found)) < 0
         _raise_at(wrapped | (found == np.iinfo(np.int64).min))
     return found
@@ -94,7 +94,8 @@ def multiply(left: Ints, right: Ints) -> Ints:
 
 
 def repeated(copies: Ints) -> Ints:
-    """Each index as often as ``copies`` says. Numpy takes the wrapped sum of the copies for how much room they need."""
+    """Each index i, ``copies[i]`` times. Raises MultiplicityOverflow above 2^31 - 1 indices in total, since NumPy would
+    allocate the wrapped sum of the copies."""
     if (count := total(copies)) > _ROWS:
         raise MultiplicityOverflow(
             f"{count} copies of rows would have to be laid out one by one; at most {_ROWS} can be", rows=count
@@ -103,6 +104,7 @@ def repeated(copies: Ints) -> Ints:
 
 
 def _fits(high: Ints, low: Ints, found: Ints) -> None:
+    """Raise MultiplicityOverflow unless every exact sum ``high · 2^32 + low`` is within the limit."""
     carried = high + (low >> _BITS)
     _raise_at((carried < -_TOP) | (carried >= _TOP) | (found == np.iinfo(np.int64).min))
 

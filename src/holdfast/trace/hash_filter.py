@@ -1,14 +1,16 @@
-"""Bloom filters over the hashes of a trace: they say which keys are surely not in it, without a look at its layers.
+"""Bloom filters over the hashes of a trace: they tell which keys are certainly not in it, without reading its layers.
 
-A `HashFilter` is *m* bits. A hash sets *k* of them; a hash of which one is not set was never added. Of hashes that were
-never added a share answers "maybe": with *n* hashes it is (1 - e^(-kn/m))^k, and *m* and *k* are chosen so that it is
-the wanted rate when the filter is full. Cost: k words per hash, in a loop of k vectorised steps.
+A `HashFilter` is *m* bits. Each hash sets *k* bits; a hash with a bit that is not set was never added. For some hashes
+that were never added the answer is "maybe": with *n* hashes in the filter, their share is (1 - e^(-kn/m))^k. *m* and
+*k* are chosen so that this share is the wanted rate when the filter is full. Cost: k words per hash, in a loop of k
+vectorised steps.
 
-A `PeriodFilters` holds those of one trace and hash range, one filter per *period*: rows say in their last column until
-when they stay, and when that moment is over the whole filter is dropped. It is derived from the trace and kept in the
-memory of the process alone. Invariant: it covers the trace as of one epoch of one history, which it knows by its
-digest; what was written since is added before it is asked, and a filter of another history is made anew. It may hold
-more than the trace (rows of an epoch that failed, rows that cancelled): that costs a look-up, and never an answer.
+A `PeriodFilters` holds the filters of one trace in one hash range, one filter per *period*. The last column of a row
+says until when the row stays; the rows that leave together are one period, and their filter is dropped with them. The
+filters are derived from the trace and kept only in the memory of the process. Invariant: they cover the trace as of one
+epoch of one history, identified by the epoch's digest. Rows written since are added before a filter is used; filters of
+another history are built again. Filters may hold more hashes than the trace (rows of a failed epoch, rows that
+cancelled): that may cost a look-up, but never gives a wrong answer.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from holdfast.trace.rows import Block
 from holdfast.trace.trace import Trace
 
 _LEAST = 4096
-"""A filter has room for at least so many hashes."""
+"""The least capacity of a filter, in hashes."""
 
 _KEPT = 64
-"""So many traces' filters a process keeps."""
+"""The number of `PeriodFilters` that a process keeps: the last ones used."""
 
 _CHUNK = 1 << 20
 
@@ -38,10 +40,10 @@ _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 class HashFilter:
-    """A set of 64-bit hashes that is never wrong about one it does not have."""
+    """A Bloom filter: an approximate set of 64-bit hashes. If it says that a hash was not added, that is true."""
 
     def __init__(self, capacity: int, rate: float) -> None:
-        """``rate``: the share of unknown hashes that are taken for known when ``capacity`` hashes are in it."""
+        """``rate``: the share of false positives (0 to 1) when ``capacity`` hashes are in the filter."""
         self.capacity = capacity
         self.bits = max(64, math.ceil(-capacity * math.log(rate) / math.log(2) ** 2))
         self.probes = max(1, round(self.bits / capacity * math.log(2)))
@@ -54,18 +56,18 @@ class HashFilter:
 
     @property
     def expected_rate(self) -> float:
-        """The share of unknown hashes that it takes for known, by its arithmetic."""
+        """The expected share of false positives (0 to 1) with the hashes that are in the filter now."""
         return (1 - math.exp(-self.probes * self.count / self.bits)) ** self.probes
 
     def add(self, hashes: Words) -> None:
-        """Add hashes. One that is added twice counts twice."""
+        """Add hashes. A hash that is added twice counts twice towards the capacity."""
         self.count += len(hashes)
         for start in range(0, len(hashes), _CHUNK):
             for word, bit in self._places(hashes[start : start + _CHUNK]):
                 _set(self._words, word, bit)
 
     def contains(self, hashes: Words) -> Bools:
-        """Whether each hash may have been added; False: it was not."""
+        """Whether each hash may have been added; False means that it was not."""
         found = np.ones(len(hashes), np.bool_)
         for start in range(0, len(hashes), _CHUNK):
             part = found[start : start + _CHUNK]
@@ -74,8 +76,8 @@ class HashFilter:
         return found
 
     def _places(self, hashes: Words) -> list[tuple[npt.NDArray[np.intp], Words]]:
-        """For each probe, the word and the bit of each hash. Mixed first: those of a partition share their high
-        bits."""
+        """For each probe, the word and the bit of each hash. Hashes are mixed first: the hashes of a partition share
+        their high bits."""
         place = _mixed(hashes, _FIRST)
         step = _mixed(hashes, _SECOND) | np.uint64(1)
         bits = np.uint64(self.bits)
@@ -96,7 +98,7 @@ def _mixed(hashes: Words, salt: np.uint64) -> Words:
 
 
 def _set(words: Words, word: npt.NDArray[np.intp], bit: Words) -> None:
-    """Set bits. Of several in one word an assignment keeps the last, so those that are not set yet are tried again."""
+    """Set bits. Of several bits in one word, NumPy's assignment keeps only the last; the lost bits are set again."""
     while len(word):
         words[word] |= bit
         lost = (words[word] & bit) == 0
@@ -105,12 +107,17 @@ def _set(words: Words, word: npt.NDArray[np.intp], bit: Words) -> None:
 
 @dataclass
 class PeriodFilters:
-    """The filters of one trace in one hash range: the last column of a row says in which it is."""
+    """The filters of one trace in one hash range. The last column of a row is its period."""
 
     rate: float
+    """The wanted share of false positives of each filter (0 to 1)."""
+
     periods: dict[int, HashFilter] = field(default_factory=dict)
     covers: int = -1
+    """The epoch up to which the trace's rows are in the filters."""
+
     digest: str = ""
+    """The digest of the epoch `covers`."""
 
     @property
     def count(self) -> int:
@@ -121,7 +128,7 @@ class PeriodFilters:
         return sum(each.bytes for each in self.periods.values())
 
     def contains(self, hashes: Words) -> Bools:
-        """Whether each hash may be in the trace; False: it is not."""
+        """Whether each hash may be in the trace; False means that it is not."""
         found = np.zeros(len(hashes), np.bool_)
         for each in self.periods.values():
             left = np.flatnonzero(~found)
@@ -129,12 +136,12 @@ class PeriodFilters:
         return found
 
     def drop(self, upto: int) -> None:
-        """Forget the periods that are over."""
+        """Forget the periods ≤ ``upto``: they are over."""
         for period in [each for each in self.periods if each <= upto]:
             del self.periods[period]
 
     def add(self, rows: Block) -> bool:
-        """Add rows of the trace. False: a filter is too small for them now, and must be made anew."""
+        """Add rows of the trace. False if a filter is too small for them: then the filters must be built again."""
         if not rows.rows:
             return True
         ends = physical.fixed(rows.columns[-1]).astype(np.int64, copy=False)
@@ -154,8 +161,10 @@ _lock = threading.Lock()
 
 
 def filters_of(trace: Trace, rate: float) -> PeriodFilters:
-    """Filters that cover a trace as of its epoch: those that this process has, with what was written since, or new
-    ones."""
+    """Return filters that cover a trace as of its epoch.
+
+    The filters that this process has are used after adding the rows written since; if that fails, new ones are
+    built."""
     key = (str(trace.directory), trace.low, trace.high)
     digest = trace.chain.digest(trace.as_of)
     with _lock:
@@ -172,20 +181,20 @@ def filters_of(trace: Trace, rate: float) -> PeriodFilters:
 
 
 def forget_filters() -> None:
-    """Lose all filters of this process, as a process does that dies."""
+    """Forget all filters of this process, as if it had died."""
     with _lock:
         _filters.clear()
 
 
 def _is_past(known: PeriodFilters, trace: Trace) -> bool:
-    """Whether the filters are of this history, and not of a later epoch of it."""
+    """Whether the filters are of this trace's history, and of no later epoch."""
     return known.covers <= trace.as_of and trace.chain.digest(known.covers) == known.digest
 
 
 def _caught_up(known: PeriodFilters, trace: Trace) -> bool:
     for piece in trace.slices:
         if piece.layer.name.last > known.covers:
-            # Compaction moves a row to a later epoch, never to an earlier one: none that is new is missed.
+            # Compaction moves a row to a later epoch, never to an earlier one, so no new row is missed.
             block = piece.block()
             if not known.add(block.filter(block.epoch > known.covers)):
                 return False

@@ -1,16 +1,16 @@
-"""Hashes of rows: 64 bits, the same for ever, since layers on disk are sorted by them.
+"""Hashes of rows: 64 bits. The hash function can never change, since layers on disk are sorted by hash.
 
 Every value becomes a 64-bit *word*; a row's hash folds the words of its columns.
 
-- a number, date, time, boolean: its 64-bit two's complement; a float: the bits of it as a double
+- a whole number, date, time, boolean: its 64-bit two's complement; a float: its bits as a double
 - bytes, strings: ``mix(length + Σ_k mix(word_k + (k+1)·G))`` over its little-endian 8-byte words, the last zero-padded
-- a decimal: its low and high half folded; a struct: its fields folded; a list: as bytes, over its elements' words
-- NULL: a constant, whatever lies under it
+- a decimal: its low and high half folded; a struct: its fields folded; a list: as bytes, over the words of its elements
+- NULL: a constant; the bytes under the null are ignored
 
-``fold``: ``h = mix((h ^ word) + G)``, a bijection of the word, so two rows with one integer key never collide. Sums
-instead of chains over the words of a string let long and short strings be computed in any order, in vectors.
+``fold``: ``h = mix((h ^ word) + G)``, a bijection of the word, so two different keys of one integer never collide. The
+words of a string are summed, not chained, so that long and short strings can be computed in any order, in vectors.
 The hash only finds candidates: equality of the rows decides (``rows.py``). ``weak_bits`` and the environment variable
-``HOLDFAST_WEAK_HASH`` keep only that many top bits, so that tests see collisions everywhere.
+``HOLDFAST_WEAK_HASH`` keep only that many top bits of each hash, so that tests get many collisions.
 
 Cost: a few nanoseconds per 8 bytes. Blocks of rows are sized to stay in the cache.
 """
@@ -37,14 +37,14 @@ _SEED = np.uint64(0x6A09E667F3BCC908)
 _NULL = np.uint64(0xB5C0FBCFEC4D3B2F)
 _CHUNK = 16384
 _LONG = 32
-"""Strings of more words than this are finished all at once instead of word by word."""
+"""The words of a string after this many are hashed all at once instead of one word per pass."""
 
 _weak: int | None = None
 
 
 @contextmanager
 def weak_bits(bits: int) -> Iterator[None]:
-    """Keep only the ``bits`` top bits of every hash, in this process: collisions everywhere."""
+    """Keep only the ``bits`` top bits of every hash, in this process, so that tests get many collisions."""
     global _weak
     before, _weak = _weak, bits
     try:
@@ -60,8 +60,10 @@ def _kept_bits() -> int:
 
 
 def hash_columns(columns: Sequence[AnyArray], *, normalise: bool = True, rows: int | None = None) -> Words:
-    """One hash per row. ``normalise``: -0.0 hashes as 0.0, every NaN as one NaN (Spark's equality of keys); without
-    it floats hash by their bits. No columns: ``rows`` zeros, the hash of the empty key."""
+    """Return one hash per row. ``normalise``: -0.0 hashes as 0.0, every NaN as the same NaN (Spark's equality of keys);
+    otherwise floats hash by their bits. Without columns: ``rows`` zeros, the hash of the empty key.
+
+    Raises Unsupported for a column type that cannot be hashed."""
     if not columns:
         return np.zeros(rows or 0, np.uint64)
     first, *others = columns
@@ -77,7 +79,7 @@ def hash_columns(columns: Sequence[AnyArray], *, normalise: bool = True, rows: i
 
 
 def _words(array: pa.Array, normalise: bool) -> Words:
-    """The word of every row. May be a view of the array: not to be written to."""
+    """The word of every row. May be a view of the array, so it must not be written to."""
     kind = array.type
     if pa.types.is_null(kind):
         return np.full(len(array), _NULL)
@@ -134,7 +136,7 @@ def _list_words(array: pa.Array, normalise: bool) -> Words:
 
 
 def _span_sums(terms: Words, ends: Ints, lengths: Ints) -> Words:
-    """Sums of mixed terms per span, modulo 2^64: differences of one running sum, exact because it wraps."""
+    """Sums of mixed terms per span, modulo 2^64: differences of one running sum. Exact, since unsigned sums wrap."""
     mix(terms)
     running = np.zeros(len(terms) + 1, np.uint64)
     np.cumsum(terms, out=running[1:])
@@ -149,7 +151,8 @@ def _sealed(sums: Words, lengths: Ints) -> Words:
 
 
 def _bytes_words(array: pa.Array) -> Words:
-    """Chunk by chunk, over a padded copy of the chunk's bytes, so that every word can be read whole."""
+    """The word of every string, chunk by chunk. Each chunk's bytes are copied and padded, so that its last word can be
+    read too."""
     starts, lengths = physical.spans(array)
     raw = physical.data(array)
     sums = np.empty(len(array), np.uint64)
@@ -196,7 +199,8 @@ def _long_sums(view: Words, start: Ints, length: Ints) -> Words:
 
 
 def normalise_keys(array: AnyArray) -> pa.Array:
-    """-0.0 → 0.0 and every NaN → one NaN, through structs and lists; the same object when nothing changes."""
+    """Replace -0.0 by 0.0 and every NaN by the same NaN, also inside structs and lists. Returns the same object if
+    nothing changes. Raises Unsupported for maps with floats, which cannot be keys."""
     found = physical.plain(array)
     normal = _normalised(found)
     return array if normal is found and isinstance(array, pa.Array) else normal

@@ -1,13 +1,13 @@
-"""Inner loops over 64-bit words, compiled where that is possible: sorting, searching, mixing, gathering, summing.
+"""Inner loops over 64-bit words, compiled where possible: sorting, searching, mixing, gathering, summing.
 
-Each function is a few lines of NumPy that say what it computes, and has a compiled form that gives the same numbers
-(`_inner_loops.c`; the tests compare them). The compiled one is used if it was built when the package was installed, and
-its arguments are plain arrays of 8-byte numbers; any other call takes the NumPy lines. ``HOLDFAST_COMPILED=0`` in the
-environment leaves it out everywhere.
+Each function is a few lines of NumPy that define its result, and has a compiled form that gives the same numbers
+(`_inner_loops.c`; the tests compare both). The compiled form is used if it was built when the package was installed and
+the arguments are plain arrays of 8-byte numbers; any other call runs the NumPy lines. ``HOLDFAST_COMPILED=0`` in the
+environment turns the compiled form off.
 
-What it is worth (1,000,000 random words, one core): sorting 90 → 23 ms, searching 24 → 8 ms, mixing 9 → 1 ms, gathering
-6 → 3 ms, summing short runs 5 → 3 ms. It also lets go of the interpreter's lock, so that partitions of an epoch can be
-worked on by two threads.
+Gain of the compiled form (1,000,000 random words, one core): sorting 90 → 23 ms, searching 24 → 8 ms, mixing 9 → 1 ms,
+gathering 6 → 3 ms, summing short runs 5 → 3 ms. It also releases the interpreter's lock, so that several threads can
+compute the partitions of an epoch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _CHUNK = 16384
 
 _USUAL = 32 << 20
-"""The largest block that the C library keeps by itself."""
+"""The C library's own limit, in bytes: it keeps no larger block after it was freed."""
 
 
 def _built() -> ModuleType | None:
@@ -41,17 +41,17 @@ def _built() -> ModuleType | None:
     try:
         from holdfast.trace import _inner_loops
     except ImportError:
-        return None  # no compiler when the package was installed, or built for another machine
+        return None  # there was no compiler when the package was installed, or it was built for another machine
     found: ModuleType = _inner_loops
     return found
 
 
 compiled = _built()
-"""The compiled module; None if everything is done in NumPy."""
+"""The compiled module; None if all functions use NumPy."""
 
 
 def _plain(*arrays: np.ndarray) -> bool:
-    """Whether the compiled loops can read the arrays: 8-byte numbers, one behind the other."""
+    """Whether the compiled loops can read the arrays: contiguous 8-byte numbers in one dimension."""
     return all(array.ndim == 1 and array.itemsize == 8 and array.flags.c_contiguous for array in arrays)
 
 
@@ -65,7 +65,7 @@ def argsort(words: Words) -> Ints:
 
 
 def lower_bounds(column: Words, wanted: Words) -> Ints:
-    """For each wanted word, how many of the sorted column are below it. Sorted words are found sooner."""
+    """For each wanted word, the number of words in the sorted column below it. Faster if ``wanted`` is sorted."""
     if compiled is not None and _plain(column, wanted):
         found = np.empty(len(wanted), np.int64)
         compiled.lower_bounds(column, wanted, found)
@@ -74,8 +74,8 @@ def lower_bounds(column: Words, wanted: Words) -> Ints:
 
 
 def runs_of(column: Words, wanted: Words) -> tuple[Ints, Ints, Ints]:
-    """For those of the wanted words (sorted, unique) that are in the sorted column: which they are, and the rows [left,
-    right) of the column that have them."""
+    """Of the wanted words (sorted, unique) that are in the sorted column: their indices in ``wanted``, and the rows
+    [left, right) of the column with each."""
     if not len(column) or not len(wanted):
         none = np.zeros(0, np.int64)
         return none, none, none
@@ -96,8 +96,8 @@ def runs_of(column: Words, wanted: Words) -> tuple[Ints, Ints, Ints]:
 
 
 def spans(column: Words, wanted: Words) -> tuple[Ints, Ints]:
-    """For each wanted word the first row of the sorted column that has it, or would have it, and how many rows do.
-    Sorted words are found sooner."""
+    """For each wanted word, the first row of the sorted column with it (or where it would be inserted), and the number
+    of rows with it. Faster if ``wanted`` is sorted."""
     if compiled is not None and _plain(column, wanted):
         found = np.empty((2, len(wanted)), np.int64)
         compiled.spans(column, wanted, found)
@@ -127,7 +127,7 @@ def mix(words: Words) -> None:
 
 
 def gather(values: npt.NDArray[_Number], indices: npt.NDArray[np.integer]) -> npt.NDArray[_Number]:
-    """The values at these indices, none of which is below 0."""
+    """The values at these indices, which must not be negative."""
     if compiled is not None and _plain(values, indices):
         found = np.empty(len(indices), values.dtype)
         compiled.gather(values, indices, found)
@@ -137,7 +137,7 @@ def gather(values: npt.NDArray[_Number], indices: npt.NDArray[np.integer]) -> np
 
 
 def run_sums(values: Ints, starts: npt.NDArray[np.integer]) -> Ints:
-    """The sum, modulo 2^64, of each run of values; runs begin at ``starts``, which grow."""
+    """The sum of each run of values, modulo 2^64. Runs begin at ``starts``, which are strictly ascending."""
     if compiled is not None and _plain(values, starts):
         found = np.empty(len(starts), np.int64)
         compiled.run_sums(values, starts, found)
@@ -147,15 +147,17 @@ def run_sums(values: Ints, starts: npt.NDArray[np.integer]) -> Ints:
 
 
 def keep_memory(most: int) -> None:
-    """Let this process keep up to so many bytes that it has freed. It gets memory for an epoch's columns, some of 10 MB
-    each, over and over; from the system it comes page by page, and takes a fifth of a large epoch's time."""
+    """Let this process keep up to ``most`` bytes of freed memory.
+
+    Every epoch allocates memory for its columns, some of 10 MB each. The system provides new memory page by page, which
+    takes a fifth of a large epoch's time."""
     if compiled is not None:
         compiled.keep_memory(most)
 
 
 @contextmanager
 def memory_kept(most: int) -> Iterator[None]:
-    """`keep_memory` for a while, in a process that is others' afterwards."""
+    """`keep_memory` inside a with-block, for a process that other code uses afterwards."""
     keep_memory(most)
     try:
         yield
@@ -165,6 +167,6 @@ def memory_kept(most: int) -> Iterator[None]:
 
 
 def give_back_memory() -> None:
-    """Give all memory that is free back to the system."""
+    """Return all freed memory to the system."""
     if compiled is not None:
         compiled.give_back_memory()

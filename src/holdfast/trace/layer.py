@@ -1,16 +1,16 @@
 """A layer: an immutable, memory-mapped Arrow file of canonical rows.
 
-One IPC file, one record batch: ``_hash``, ``_sub`` (if the layout has one), ``c0…``, ``_epoch`` (unless all rows have
-one epoch, which is then in the metadata), and the additive columns in order of their names, without those that are all
-zero (``+diff`` stays). Schema metadata: ``holdfast.layer`` = format version, ``holdfast.layout``, ``holdfast.epoch``,
-``holdfast.collided``, and what the caller adds.
+One IPC file, one record batch: ``_hash``, ``_sub`` (if the layout has it), ``c0…``, ``_epoch`` (unless all rows have
+one epoch, which is then in the metadata), and the additive columns in order of their names. Additive columns that are
+all zero are left out, except ``+diff``. Schema metadata: ``holdfast.layer`` = format version, ``holdfast.layout``,
+``holdfast.epoch``, ``holdfast.collided``, and the entries that the caller adds.
 
 The bytes are a function of the rows, the layout and the metadata, and the name ends with their checksum. So writing is
-idempotent: a temporary file, then a rename; who comes second replaces the file by its equal, and mends it if a crash of
-the host has left it torn. Nothing is synced (memory level).
-Opening maps the file, compares its checksum with its name (a pass over the mapped bytes, in no memory) and reads its
-footer; a process keeps the last ``_CACHED`` layers open, which is safe because a name never gets other bytes. So a byte
-that the disk got wrong is never computed with.
+idempotent: a temporary file, then a rename. A second writer replaces the file by an equal file, and so repairs it if a
+crash of the host left it torn. Nothing is synced (level "memory").
+Opening a layer maps the file, compares its checksum with its name (a pass over the mapped bytes that allocates no
+memory) and reads its footer. So bytes that the disk corrupted are never computed with. A process keeps the last
+``_CACHED`` layers open, which is safe because the bytes behind a name never change.
 """
 
 from __future__ import annotations
@@ -59,14 +59,15 @@ def write_layer(
     since: int = -1,
     metadata: dict[str, str] | None = None,
 ) -> LayerName:
-    """Write the rows as one layer of that range, and return its name. The rows need not be consolidated."""
+    """Write the rows as one layer of hashes [low, high) and epochs first … last, and return its name. The rows need not
+    be consolidated."""
     directory.mkdir(parents=True, exist_ok=True)
-    # The name is known when all is written: it has the checksum.
+    # The name has the checksum, so it is known only when all bytes are written.
     with temporary_path(directory) as temporary:
         with open(temporary, "xb") as file:
             sink = _Checksummed(file)
             block = consolidate(block, layout) if block.rows else block
-            # Which rows have cancelled, and where, says nothing: one without rows has no types, however it came about.
+            # A layer whose rows all cancelled must have the same bytes as a layer that never had rows: no column types.
             if block.rows == 0:
                 sink.write(_empty(layout, last, tuple(sorted((metadata or {}).items()))))
             else:
@@ -78,7 +79,7 @@ def write_layer(
 
 @lru_cache(maxsize=256)
 def _empty(layout: Layout, epoch: int, metadata: tuple[tuple[str, str], ...]) -> bytes:
-    """A layer without rows, of which an epoch writes many that are alike."""
+    """The bytes of a layer without rows. Cached, because an epoch writes many equal ones."""
     sink = pa.BufferOutputStream()
     encode(sink, Block.empty(layout), layout, epoch=epoch, metadata=dict(metadata))
     written: bytes = sink.getvalue().to_pybytes()
@@ -86,7 +87,7 @@ def _empty(layout: Layout, epoch: int, metadata: tuple[tuple[str, str], ...]) ->
 
 
 class _Checksummed:
-    """A file that checksums what is written to it, so that a layer is never held in memory twice."""
+    """A file that computes the checksum of the bytes written to it, so that a layer is never held in memory twice."""
 
     closed = False
 
@@ -105,18 +106,18 @@ class _Checksummed:
         self.file.flush()
 
     def close(self) -> None:
-        """Whoever opened the file closes it."""
+        """Do nothing: `write_layer` opened the file and closes it."""
 
 
 def encode(sink: pa.NativeFile, block: Block, layout: Layout, *, epoch: int, metadata: dict[str, str]) -> None:
-    """Write a canonical block as a file; ``epoch`` stands for the rows' epoch when there are no rows."""
+    """Write a canonical block as a file. ``epoch`` is written as the epoch of a block without rows."""
     batch = as_batch(block, layout, epoch=epoch, metadata=metadata)
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
 
 
 def as_batch(block: Block, layout: Layout, *, epoch: int, metadata: dict[str, str]) -> pa.RecordBatch:
-    """A canonical block as the columns and the schema metadata of a layer."""
+    """Return a canonical block as the columns and the schema metadata of a layer."""
     arrays = [pa.array(block.hash)]
     names = ["_hash"]
     if block.sub is not None:
@@ -144,8 +145,8 @@ def as_batch(block: Block, layout: Layout, *, epoch: int, metadata: dict[str, st
 
 
 def has_collisions(block: Block, layout: Layout) -> bool:
-    """Whether two keys share a hash. Recorded where order within a hash matters: a reader that wants the first rows of
-    a key may stop early only if all rows of the hash are the key's."""
+    """Whether two keys share a hash. False unless rows are ordered within a hash (``sub`` is "order"): a reader that
+    wants the first rows of a key may stop early only if all rows of the hash belong to this key."""
     if layout.sub != "order" or layout.key == 0 or block.rows < 2:
         return False
     at = np.flatnonzero(block.hash[1:] == block.hash[:-1])
@@ -155,8 +156,8 @@ def has_collisions(block: Block, layout: Layout) -> bool:
 
 @dataclass(frozen=True)
 class Description:
-    """What the schema metadata of a layer says; ``epoch`` is None when its rows have several, ``metadata`` is what the
-    writer added."""
+    """The schema metadata of a layer. ``epoch`` is None when its rows have several epochs; ``metadata`` has the entries
+    that the writer added."""
 
     layout: Layout
     epoch: int | None
@@ -165,8 +166,8 @@ class Description:
 
 
 def describe(schema: pa.Schema, where: str) -> Description:
-    """Read the schema metadata of a layer; LogFormat if it is of a format that is not known, KeyError or ValueError if
-    it is not a layer's."""
+    """Read the schema metadata of a layer. Raises LogFormat if the format version is unknown, KeyError or ValueError if
+    the metadata is not that of a layer."""
     said = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
     version = said.pop("holdfast.layer", "")
     if version != FORMAT:
@@ -234,13 +235,13 @@ class Layer:
 
 _open: OrderedDict[tuple[str, str], Layer] = OrderedDict()
 _open_in: dict[str, set[str]] = {}
-"""Directory → names of its open layers: the same keys again, for ``retain``."""
+"""Directory → names of its open layers: the keys of ``_open``, grouped for ``retain``."""
 _lock = threading.Lock()
 
 
 def open_layer(path: Path) -> Layer:
-    """The layer in a file, mapped. FileNotFoundError if it is not there, LogDamaged if it is not what its name says,
-    LogUnreadable if that cannot be told now."""
+    """Map the layer in a file, or return it if it is open. Raises FileNotFoundError if there is no file, LogDamaged if
+    the bytes do not match the name, LogUnreadable if the file cannot be read now."""
     key = os.path.split(path)
     with _lock:
         layer = _open.get(key)
@@ -264,7 +265,7 @@ def _forget(key: tuple[str, str]) -> None:
 
 
 def retain(directory: Path, listing: Container[str]) -> None:
-    """Let go of open layers of this directory that are not in the listing: a mapping keeps a removed file's space."""
+    """Close the open layers of this directory that are not in the listing: a mapping keeps a removed file's space."""
     where = os.fspath(directory)
     with _lock:
         for file in [file for file in _open_in.get(where, ()) if file not in listing]:
@@ -272,7 +273,7 @@ def retain(directory: Path, listing: Container[str]) -> None:
 
 
 def forget_all() -> None:
-    """Let go of every open layer, as a new process has none."""
+    """Close every open layer, as in a new process."""
     with _lock:
         _open.clear()
         _open_in.clear()
@@ -295,13 +296,13 @@ def _map(path: Path) -> Layer:
 
 
 def _mapped(path: Path) -> pa.Buffer:
-    """The bytes of a file, mapped; all of them."""
+    """Map all bytes of a file. Raises OSError (EIO) if only a part of them could be mapped."""
     size = os.stat(path).st_size
     try:
         mapped = pa.memory_map(os.fspath(path)).read_buffer()
     except OSError as error:
         if error.errno is None:
-            # Arrow says in words what the system said, and without a number it would pass for damage.
+            # Arrow reports a system error as text, without its number. Without a number it would count as damage.
             raise OSError(errno.EIO, str(error), os.fspath(path)) from error
         raise
     if mapped.size < size:
@@ -311,7 +312,7 @@ def _mapped(path: Path) -> pa.Buffer:
 
 @contextmanager
 def _damage(path: Path) -> Iterator[None]:
-    """What a failure to read a layer means: what is there does not parse, or it cannot be read now."""
+    """Turn a failure to read a layer into LogDamaged (its bytes do not parse) or LogUnreadable (not readable now)."""
     try:
         yield
     except (FileNotFoundError, LogDamaged, LogFormat):
@@ -321,12 +322,12 @@ def _damage(path: Path) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise unreadable(path, error) from error
-        # Arrow's own: what it was given is not what it should be.
+        # Raised by Arrow's parser or by the checks here: the content is not that of a layer.
         raise LogDamaged(f"layer {path} does not read: {error}", path=str(path)) from error
 
 
 def unreadable(path: Path | str, error: BaseException) -> LogUnreadable:
-    """The error of a layer that cannot be read now."""
+    """Return the error for a layer that cannot be read now."""
     why = fix(error) if isinstance(error, OSError) else str(error) or type(error).__name__
     return LogUnreadable(
         f"layer {path} cannot be read now: {why}; nothing is known of what it holds, and it is left as it is",
@@ -336,7 +337,7 @@ def unreadable(path: Path | str, error: BaseException) -> LogUnreadable:
 
 
 def check_bytes(data: pa.Buffer | bytes, name: LayerName, where: str) -> None:
-    """Compare the checksum of a layer's bytes with its name; LogDamaged if they differ."""
+    """Compare the checksum of a layer's bytes with its name. Raises LogDamaged if they differ."""
     found = xxhash.xxh3_64_hexdigest(data)
     if found != name.checksum:
         raise LogDamaged(
@@ -348,7 +349,7 @@ def check_bytes(data: pa.Buffer | bytes, name: LayerName, where: str) -> None:
 
 
 def check_types(schema: pa.Schema) -> None:
-    """ValueError if a column of a layer has a type that it cannot have."""
+    """Raise ValueError if a column of a layer has a wrong type."""
     for field in schema:
         wanted = {"_hash": pa.uint64(), "_sub": pa.uint64(), "_epoch": pa.int64()}.get(field.name)
         if field.name.startswith("+"):
@@ -358,18 +359,20 @@ def check_types(schema: pa.Schema) -> None:
 
 
 def verify_layer(path: Path) -> None:
-    """Open the file anew, whatever this process has open; LogDamaged if it is not what its name says."""
+    """Read the file again, even if this process has the layer open. Raises LogDamaged if its bytes do not match its
+    name."""
     _map(Path(path))
 
 
 def layer_metadata(path: Path) -> dict[str, str]:
-    """What the writer of a layer added to its metadata. Reads the footer only, so damage elsewhere is not noticed."""
+    """Return the metadata that the writer of a layer added. Reads only the footer, so damage elsewhere is not
+    noticed."""
     with _damage(path):
         return describe(pa.ipc.open_file(retrying(lambda: _mapped(path))).schema, str(path)).metadata
 
 
 def list_layers(directory: Path) -> list[LayerName]:
-    """The names of all layers in a trace's directory; none if there is no such directory."""
+    """The names of all layers in a trace's directory; empty if there is no such directory."""
     try:
         names = list_files(directory)
     except FileNotFoundError:
@@ -378,7 +381,8 @@ def list_layers(directory: Path) -> list[LayerName]:
 
 
 def list_files(directory: Path) -> list[str]:
-    """The names in a directory. FileNotFoundError if there is none, LogUnreadable if it cannot be listed now."""
+    """The file names in a directory. Raises FileNotFoundError if the directory does not exist, LogUnreadable if it
+    cannot be listed now."""
     try:
         return retrying(lambda: os.listdir(directory))
     except FileNotFoundError:

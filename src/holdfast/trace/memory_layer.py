@@ -1,8 +1,9 @@
-"""A layer that is not in a file: rows of this epoch that later steps of the same epoch search as they search a trace.
+"""A layer in memory, without a file: rows of this epoch that later steps of the same epoch search like a trace.
 
-A `MemoryLayer` has what searches need of a layer (hash, sub, columns, epoch, rows) and neither name nor path. A `Run`
-is a growing list of them: a new one is merged with those before it while they are less than twice its size, so that
-*n* rows that come in any number of pieces lie in at most log2(n) + 1 layers, and each is merged O(log n) times.
+A `MemoryLayer` has the parts of a layer that searches need (hash, sub, columns, epoch, rows), but no name and no path.
+A `Run` is a growing list of memory layers. A new layer is merged with the layers before it while they have less than
+twice its rows. So *n* rows that come in any number of pieces lie in at most log2(n) + 1 layers, and each row is merged
+O(log n) times.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class MemoryLayer(Layer):
     """Canonical rows as a layer."""
 
     def __init__(self, block: Block, layout: Layout, *, collided: bool | None = None) -> None:
-        """``collided``: whether two keys share a hash, if that is known already."""
+        """``collided``: whether two keys share a hash; None: find out."""
         self.rows = block.rows
         self.layout = layout
         self.collided = has_collisions(block, layout) if collided is None else collided
@@ -34,7 +35,7 @@ class MemoryLayer(Layer):
 
 
 class Run:
-    """Rows that come piece by piece, all of one epoch, as a few layers in memory."""
+    """Rows of one epoch that come piece by piece, kept as a few layers in memory."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -52,12 +53,12 @@ class Run:
             self.layers.append(MemoryLayer(block, self.layout))
 
     def absorb(self, blocks: Iterable[Block]) -> None:
-        """Take the blocks of other runs as they are: they are few, and merged when they are in the way."""
+        """Add the blocks of other runs as layers of their own. They are few; a later ``add`` merges them if needed."""
         self.layers += [MemoryLayer(block, self.layout) for block in blocks if block.rows]
         self.layers.sort(key=lambda layer: -layer.rows)
 
     def slices(self) -> list[Slice]:
-        """The layers, to be searched."""
+        """The layers as slices, for searches."""
         return [Slice(layer, 0, layer.rows, -1, 0, cut=False) for layer in self.layers]
 
     def block(self) -> Block:

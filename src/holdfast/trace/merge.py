@@ -1,14 +1,14 @@
-"""Merging layers, so that a trace stays a few layers however many epochs it has.
+"""Merging layers, so that a trace has few layers however many epochs it has.
 
-Shape: let the cover of a partition's latest epoch be runs of epochs, oldest first, of w_1, w_2, … rows. It is in shape
-if w_i ≥ 2·w_{i+1} everywhere: then there are at most log2(rows) + 1 runs. Out of shape, the newest offending run is
-merged with every older one that is less than twice what has come together so far. A row is merged again only when its
-layer grows by half at least, so it is rewritten O(log rows) times in its life. A run of no rows weighs one: quiet
-epochs merge with each other, and are carried along when something else is merged.
+Shape: let the cover of a partition's latest epoch be runs of epochs, oldest first, of w_1, w_2, … rows. The trace is in
+shape if w_i ≥ 2·w_{i+1} for all i: then there are at most log2(rows) + 1 runs. If it is not, the newest run that breaks
+the rule is merged with the older runs before it, as long as each has less than twice the rows collected so far. A row
+is merged again only when its layer grows by at least half, so it is rewritten O(log rows) times in its life. A run
+without rows has weight one, so the layers of quiet epochs are merged with each other, or together with other layers.
 
-What a merge writes is the canonical form of the rows it covers, with epochs ≤ since made equal to since. Sums of
-integers do not depend on their order, so neither do the bytes: whatever merges came before, one (range, epochs, since)
-is one file. Reading and writing are O(rows merged); planning reads nothing but names.
+A merge writes the canonical form of the rows it covers, with epochs ≤ since set to since. Sums of integers do not
+depend on their order, so neither do the bytes: the same (range, epochs, since) gives the same file, whatever merges
+came before. Reading and writing cost O(rows merged); planning reads only names and row counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.trace.search import open_slice
 
 _FACTOR = 2
 _SIDE_BY_SIDE = 4
-"""A run made of more layers than this (left by other numbers of partitions) is rewritten as one."""
+"""A run of more layers than this, side by side (from when there were more partitions), is rewritten as one layer."""
 
 
 def plan_merge(
@@ -54,7 +54,7 @@ def plan_merge(
 
 
 def _runs(pieces: list[Piece]) -> list[list[Piece]]:
-    """Pieces grouped by epochs, oldest first, cut wherever no piece goes across."""
+    """Pieces grouped into runs of epochs, oldest first. A run ends at every epoch that no piece spans."""
     runs: list[list[Piece]] = []
     reached = -1
     for piece in sorted(pieces, key=lambda p: (p.after, p.upto)):
@@ -66,7 +66,7 @@ def _runs(pieces: list[Piece]) -> list[list[Piece]]:
 
 
 def _share(piece: Piece) -> float:
-    """The part of the layer's rows that the piece holds, hashes being uniform."""
+    """The estimated part of the layer's rows that is in the piece (0 to 1), as hashes are uniform."""
     return (piece.high - piece.low) / (piece.name.high - piece.name.low)
 
 
@@ -80,9 +80,11 @@ def merge(
     chain: Chain,
     metadata: dict[str, str] | None = None,
 ) -> LayerName:
-    """Write one layer of [low, high) that holds all epochs these layers hold together, those ≤ since collapsed.
+    """Write one layer of [low, high) with all epochs of these layers, where epochs ≤ since are collapsed; return its
+    name.
 
-    If some of the layers were collapsed further already, so is the result: its name says how far. Nothing is removed.
+    If a layer was already collapsed further than ``since``, so is the result: its name says how far. No file is
+    removed. Raises LogDamaged if one of the layers has vanished.
     """
     names = sorted(names)
     among = sorted({*names, *list_layers(directory)})
@@ -115,22 +117,23 @@ def merge(
 def outline(
     names: Sequence[LayerName], low: int, high: int, since: int, chain: Chain, *, among: Sequence[LayerName]
 ) -> tuple[int, int, int]:
-    """(after, upto, since) of the layer that merging these gives; ``among`` are all that are there."""
+    """(after, upto, since) of the layer that merging ``names`` gives. ``among`` are all layers of the directory."""
     after, upto = _whole_runs(names, low, high, chain, among) or span(names, low, high, chain)
     pieces = cover(names, low, high, upto, chain, after=after)
     floors = [piece.name.floor for piece in pieces if piece.name.floor > piece.name.first]
     since = min(max([since, *floors]), upto)
-    # When there is nothing to collapse, the name must not depend on who asked.
+    # If there is nothing to collapse, the name must not depend on the ``since`` that was asked for.
     return after, upto, since if since > after + 1 else -1
 
 
 def _whole_runs(
     names: Sequence[LayerName], low: int, high: int, chain: Chain, among: Sequence[LayerName]
 ) -> tuple[int, int] | None:
-    """(after, upto) of the runs that these layers are, if they are what ``plan_merge`` chose.
+    """(after, upto) of the runs that consist of exactly these layers; None if they are not what ``plan_merge`` chose.
 
-    Layers may hold more than the runs they are read for. Merging more would do harm: collapsed, the result could not
-    be left where the next run begins, nobody would read it, and it would be merged again for ever."""
+    Layers may hold more epochs than the runs use of them. Merging these epochs too would do harm: if they were
+    collapsed, the result could not be left where the next run begins, no cover would use it, and the same layers would
+    be merged again and again."""
     runs = _runs(cover(among, low, high, covered(among, low, high, chain), chain))
     wanted = set(names)
     mine = [i for i, run in enumerate(runs) if all(piece.name in wanted for piece in run)]
@@ -143,6 +146,7 @@ def _whole_runs(
 
 
 def _digest(epoch: int, chain: Chain, among: Sequence[LayerName]) -> str | None:
-    """The lineage digest of an epoch: the chain knows it, or, before the chain, a layer that ends there."""
+    """The lineage digest of an epoch, from the chain or, before the chain's first epoch, from the name of a layer that
+    ends at this epoch; None if neither has it."""
     ending = (name.digest for name in among if name.last == epoch and chain.accepts(name))
     return chain.digest(epoch) or next(ending, None)

@@ -1,13 +1,13 @@
-"""The name of a layer says everything a reader must know to choose it, so that choosing needs no I/O but a listing.
+"""The name of a layer. It has everything that a reader needs to choose the layer, so choosing needs only a listing.
 
     000000000012-000000000015-0000000000000000-08000000000000000-none-3f…-9a….arrow
     first        last         low              high              since digest checksum
 
-The directory is the trace's (operator fingerprint), so it is not repeated. Names sort by epoch, then key range.
-Two files of one name hold the same bytes (invariant 2, append-only): the name ends with their checksum.
-A durable layer is named in the same way, with the checksum of its own bytes, and ends in ``.parquet``.
-``-part`` behind the checksum: the file holds rows of later epochs, too, which are not the layer's. A branch shares
-layers in this way that reach beyond its root (`log/branches.py`).
+The directory names the trace (by the operator's fingerprint), so a layer's name does not. Names sort by epoch, then by
+key range. Two files with the same name hold the same bytes (invariant 2, append-only): the name ends with their
+checksum. A durable layer is named in the same way, with the checksum of its own bytes, and ends in ``.parquet``.
+``-part`` after the checksum: the file also holds rows of later epochs, which do not belong to the layer. A branch uses
+such names for the parent's layers that have epochs after the branch's root (`log/branches.py`).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class LayerName:
     since: int
     checksum: str
     part: bool = False
-    """The file has rows of epochs after ``last``, which are not of this layer."""
+    """Whether the file also has rows of epochs after ``last``, which do not belong to this layer."""
 
     @property
     def floor(self) -> int:
-        """The first epoch from ``first`` on as of which this layer can be read; epochs first … floor are one."""
+        """The earliest epoch as of which this layer can be read; its epochs first … floor are collapsed into one."""
         return max(self.first, min(self.since, self.last))
 
     def text(self) -> str:
@@ -51,7 +51,7 @@ class LayerName:
         return self._stem() + SUFFIX
 
     def durable(self) -> str:
-        """The file name of the layer in a place of durable copies."""
+        """The file name of the layer's copy in a location."""
         return self._stem() + DURABLE
 
     def _stem(self) -> str:
@@ -62,24 +62,24 @@ class LayerName:
         return f"{stem}-part" if self.part else stem
 
     def until(self, epoch: int, digest: str) -> LayerName | None:
-        """The name of the part of the layer up to an epoch, whose digest is given; None if it has none that can be read
-        by itself."""
+        """The name of the part of the layer up to ``epoch``, whose digest is ``digest``; None if compaction has passed
+        ``epoch``, so that this part cannot be read alone."""
         if self.last <= epoch:
             return self
         return replace(self, last=epoch, digest=digest, part=True) if self.floor <= epoch else None
 
     @staticmethod
     def parse(text: str) -> LayerName | None:
-        """The name a file name says; None if it is not a layer's."""
+        """Parse the file name of a layer; None if it is not a layer's."""
         return _parse(text.removesuffix(SUFFIX)) if text.endswith(SUFFIX) else None
 
     @staticmethod
     def parse_durable(text: str) -> LayerName | None:
-        """The name a file name says; None if it is not a durable layer's."""
+        """Parse the file name of a durable layer; None if it is not a durable layer's."""
         return _parse(text.removesuffix(DURABLE)) if text.endswith(DURABLE) else None
 
 
-@lru_cache(maxsize=8192)  # those of a listing come again; those of layers that were merged would only fill memory
+@lru_cache(maxsize=8192)  # bounded: names of a listing come again, but names of merged layers do not
 def _parse(stem: str) -> LayerName | None:
     match = _PATTERN.fullmatch(stem)
     if match is None:

@@ -1,12 +1,13 @@
-"""Traces that stay open between look-ups: of each the covers that were asked for last, for any number of threads.
+"""Traces that stay open between look-ups. Of each trace the last covers asked for are kept, for any number of threads.
 
-Opening a trace lists its directory, chooses a cover and maps what it has not mapped. A look-up by key costs far less
-than that, so a cover is kept, and the cover of a later epoch is made of it: the layers of the epochs since are appended
-to its pieces. When these have become many, or when a merge has taken one of them away, the trace is opened anew.
+Opening a trace lists its directory, chooses a cover and maps the layers that are not mapped yet. A look-up by key costs
+far less than that, so a cover is kept, and the cover of a later epoch is made from it: the layers of the epochs since
+are appended to its pieces. When many pieces were appended, or when a merge has replaced some of their layers, the trace
+is opened again.
 
 Invariant: the pieces of a kept cover hold every row of all hashes and of the epochs up to its own exactly once. Layers
-never change, and a mapped file can be read after it was removed, so a cover stays true for as long as it is kept; what
-it costs meanwhile is the space of removed files. So covers that nobody asks for are let go (`let_go`).
+never change, and a mapped file can be read after it was removed, so a cover stays true for as long as it is kept. It
+keeps the disk space of removed files, so covers that are not asked for any more are dropped (`let_go`).
 
 A look-up at an epoch whose cover is kept takes one lock for a moment and touches no directory.
 """
@@ -26,10 +27,10 @@ from holdfast.trace.rows import Layout
 from holdfast.trace.trace import Trace
 
 _APPENDED = 16
-"""So many pieces are appended to a cover before the trace is opened anew."""
+"""The most pieces that are appended to a cover; then the trace is opened again."""
 
 _EPOCHS = 4
-"""So many covers of one trace are kept: those that were asked for last."""
+"""The number of covers kept per trace: the last ones asked for."""
 
 
 @dataclass
@@ -38,7 +39,7 @@ class _Kept:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     covers: OrderedDict[int, tuple[Trace, int]] = field(default_factory=OrderedDict)
-    """Epoch → the trace as of it, and how many of its pieces were appended."""
+    """Epoch → the trace as of this epoch, and how many of its pieces were appended."""
 
     asked: float = 0.0
 
@@ -53,7 +54,7 @@ class OpenCovers:
     def trace(self, directory: Path, layout: Layout, at: int, chain: Chain) -> Trace:
         """The trace of all hashes as of epoch ``at``. Raises as `Trace.open` does.
 
-        From any thread: one that comes while another opens the same trace waits for it."""
+        May be called from any thread. A thread that asks while another opens the same trace waits for it."""
         with self._lock:
             kept = self._kept.setdefault(str(directory), _Kept())
             kept.asked = time.monotonic()
@@ -77,7 +78,7 @@ class OpenCovers:
                 try:
                     longer = trace.extended(at, chain)
                 except (EpochUnavailable, LogDamaged):
-                    longer = None  # opening it anew says best what is wrong, if anything is
+                    longer = None  # opening the trace again raises the best error, if there is one
                 if longer is not None:
                     appended += len(longer.slices) - len(trace.slices)
                     if appended <= _APPENDED:
@@ -85,14 +86,14 @@ class OpenCovers:
         return Trace.open(directory, layout, 0, ALL, at, chain), 0
 
     def let_go(self, idle: float) -> None:
-        """Forget the covers of traces for which nobody has asked in ``idle`` seconds. From any thread."""
+        """Forget the covers of traces that were not asked for in ``idle`` seconds. May be called from any thread."""
         since = time.monotonic() - idle
         with self._lock:
             for directory in [each for each, kept in self._kept.items() if kept.asked < since]:
                 del self._kept[directory]
 
     def forget(self) -> None:
-        """Forget all covers. From any thread."""
+        """Forget all covers. May be called from any thread."""
         with self._lock:
             self._kept.clear()
 

@@ -1,8 +1,8 @@
-"""Order-preserving 64-bit prefixes: what ``_sub`` holds in a trace that is kept in order.
+"""Order-preserving 64-bit prefixes: the ``_sub`` of traces whose rows are kept in order.
 
-``x < y`` implies ``prefix(x) ≤ prefix(y)`` in Spark's order: NaN greatest, -0.0 = 0.0, strings by bytes, NULLs where
-the caller wants them. Prefixes are not injective; readers must treat equal prefixes as ties. They are durable (layers
-are sorted by them), so none of these encodings may change. O(rows), vectorised.
+``x < y`` implies ``prefix(x) ≤ prefix(y)`` in Spark's order: NaN greatest, -0.0 = 0.0, strings by bytes, NULLs first or
+last as the caller asks. Prefixes are not injective; readers must treat equal prefixes as ties. Layers on disk are
+sorted by prefixes, so these encodings can never change. O(rows), vectorised.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST = np.uint64((1 << 64) - 1)
 
 
 def order_prefix(array: AnyArray, *, descending: bool, nulls_first: bool) -> Words:
-    """One prefix per row, ascending in the order asked for."""
+    """Return one prefix per row, ascending in the order asked for. Raises Unsupported for a type without an order."""
     column = physical.plain(array)
     prefix = _ascending(column)
     if descending:
@@ -31,7 +31,7 @@ def order_prefix(array: AnyArray, *, descending: bool, nulls_first: bool) -> Wor
 
 
 def _ascending(array: pa.Array) -> Words:
-    """Prefixes of the values that are not null; garbage at nulls."""
+    """Prefixes of the values in ascending order; garbage for nulls."""
     kind = array.type
     if pa.types.is_null(kind):
         return np.zeros(len(array), np.uint64)
@@ -81,14 +81,14 @@ def _decimals(array: pa.Array) -> Words:
 
 
 def _scientific(low: Words, high: Words) -> Words:
-    """Magnitudes below 2^127 as 7 bits of length over the 56 leading bits: monotone, and fine at every scale."""
+    """Magnitudes below 2^127 as 7 bits of length above the 56 leading bits: monotone, and precise at every scale."""
     length = np.full(len(low), 127, np.uint64)
     for shift in (64, 32, 16, 8, 4, 2, 1):
-        # The number sits in bits 0..126; move it up wherever its top `shift` bits are all zero.
+        # The number is in bits 0..126; shift it up in rows where its top `shift` bits are all zero.
         if shift == 64:
             small = (high >> np.uint64(0)) == 0
             moved_high, moved_low = low >> np.uint64(1), low << np.uint64(63)
-            # 63 places are enough when high is zero: bit 63 of low becomes bit 126.
+            # If high is zero, 63 places are enough: bit 63 of low becomes bit 126.
             places = 63
         else:
             small = (high >> np.uint64(63 - shift)) == 0

@@ -1,15 +1,15 @@
 """The first rows of a key, from a trace kept in order.
 
-In every layer the rows of a hash are sorted by an order prefix, so the first ``count`` of all layers lie at the fronts
-of its runs, unless later deletions took them away. We look at a window at the front of every run. What the windows hold
-below the least prefix that any of them left out is complete: consolidated, it is the true front of the state. If it has
-``count`` rows, they are the answer; otherwise the windows grow fourfold, only for the hashes that lack rows. So the
-cost follows the count and the deleted rows in front of it (tombstones), and the rows that tie, not the size of the
-group.
+In every layer the rows of a hash are sorted by an order prefix (``sub``), so the first ``count`` rows lie at the fronts
+of the hash's runs, unless later deletions cancelled them. ``first`` reads a window at the front of every run. The rows
+in the windows below the least prefix outside any window are complete: consolidated, they are the true front of the
+state. If they are ``count`` rows, they are the answer; otherwise the windows grow fourfold, only for the hashes that
+lack rows. So the cost follows the count, the cancelled rows in front of it (tombstones) and the rows that tie, not the
+size of the group.
 
-A prefix may tie; ties are returned all, for the caller to order. Where two keys share a hash, the front of the hash is
-not the front of each key: layers say if that happens inside them, heads of runs say if it happens between them, and
-such hashes are read whole.
+Prefixes may tie; all rows that tie are returned, for the caller to order. Where two keys share a hash, the front of the
+hash is not the front of each key. Layers record whether that happens inside them (``collided``); comparing the first
+rows of the runs tells whether it happens between layers. Such hashes are read as a whole.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _MOST = np.uint64((1 << 64) - 1)
 def first(
     slices: Sequence[Slice], layout: Layout, as_of: int, hashes: Words, count: int, *, last: bool
 ) -> tuple[Ints, Block]:
+    """The index of the hash per row, and the rows: see `Trace.first`."""
     if layout.sub != "order":
         raise ValueError(f"the first rows of a key need a trace in order, this one has {layout}")
     slices = [piece for piece in slices if piece.stop > piece.start] or list(slices[:1])
@@ -42,7 +43,7 @@ def first(
         left[i, which], right[i, which] = run_left, run_right
     shared = _shared(slices, layout, left, right)
     pending = np.flatnonzero((left < right).any(axis=0))
-    window = min(max(8, count + count // 4), 1 << 40)  # rows of a layer, where copies are counted once
+    window = min(max(8, count + count // 4), 1 << 40)  # in stored rows, each counted once
     found = []
     while len(pending):
         starts, stops, complete = _windows(slices, left[:, pending], right[:, pending], window, last, shared[pending])
@@ -66,8 +67,9 @@ def first(
 def _windows(
     slices: Sequence[Slice], left: Ints, right: Ints, window: int, last: bool, whole: Bools
 ) -> tuple[Ints, Ints, Bools]:
-    """The rows [start, stop) of each run to read, and which hashes they read to the end. A window is cut back to what
-    is complete: prefixes that no window has left out."""
+    """The rows [start, stop) to read of each run, and whether each hash is read to the end of all its runs.
+
+    A window is cut back to the prefixes that are complete: those before every prefix outside a window."""
     if last:
         starts = np.where(whole, left, np.maximum(left, right - window))
         stops = right.copy()
@@ -109,7 +111,8 @@ def _read(slices: Sequence[Slice], starts: Ints, stops: Ints) -> Block:
 
 
 def _within(index: Ints, block: Block, count: int, last: bool) -> Bools:
-    """Which rows (sorted by hash and sub) are among the first (last) ``count`` of their hash, or tie with them."""
+    """Whether each row (sorted by hash and sub) is among the first (last) ``count`` rows of its hash, or ties with
+    them."""
     if not block.rows or block.sub is None:
         return np.zeros(block.rows, np.bool_)
     diff = np.minimum(block.diff, min(count, exact.MOST))  # so that no sum overflows
@@ -127,7 +130,7 @@ def _within(index: Ints, block: Block, count: int, last: bool) -> Bools:
 
 
 def _shared(slices: Sequence[Slice], layout: Layout, left: Ints, right: Ints) -> Bools:
-    """Hashes that may belong to several keys."""
+    """Whether each hash may belong to several keys."""
     shared = np.zeros(left.shape[1], np.bool_)
     if layout.key == 0:
         return shared

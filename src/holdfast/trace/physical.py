@@ -1,9 +1,9 @@
-"""Arrow arrays as NumPy sees them: validity, fixed-width values, offsets, and the way back.
+"""Arrow arrays as NumPy arrays: validity, fixed-width values, offsets; and taking and joining of Arrow arrays.
 
-Everything above works on four shapes, whatever the logical type: *fixed* (a vector of fixed-width values), *bytes*
-(offsets into bytes), *list* (offsets into another array) and *struct* (several arrays). Maps are lists of structs.
-Slices and null bitmaps are dealt with here and nowhere else; values under a null are garbage and stay so until
-``canonical`` makes them zero. All functions cost O(rows) or nothing (zero-copy views).
+The code above this module works on four shapes, whatever the logical type: *fixed* (a vector of fixed-width values),
+*bytes* (offsets into bytes), *list* (offsets into another array) and *struct* (several arrays). Maps are lists of
+structs. Only this module handles slices and null bitmaps. Values under a null are garbage until ``canonical`` sets them
+to zero. All functions cost O(rows) or nothing (zero-copy views).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BIT_WIDTHS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 
 def plain(array: AnyArray) -> pa.Array:
-    """One contiguous array of an undecorated type: chunks combined, dictionaries decoded, extensions unwrapped."""
+    """One contiguous array of a plain type: chunks joined, dictionaries decoded, extension types unwrapped."""
     if isinstance(array, pa.ChunkedArray):
         chunks = array.chunks or [pa.array([], array.type)]
         array = chunks[0] if len(chunks) == 1 else concat(chunks)
@@ -58,7 +58,7 @@ def is_fixed_bytes(kind: pa.DataType) -> bool:
 
 
 def is_whole(kind: pa.DataType) -> bool:
-    """Physically an integer of at most 64 bits, or a boolean."""
+    """Whether the type is stored as an integer of at most 64 bits, or is boolean."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_boolean(kind)
@@ -76,12 +76,12 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def is_large(kind: pa.DataType) -> bool:
-    """Offsets are 64 bits wide."""
+    """Whether the type's offsets are 64 bits wide."""
     return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_list(kind))
 
 
 def valid(array: pa.Array) -> Bools | None:
-    """Which rows are not null; None when all are."""
+    """Whether each row is not null; None if no row is null."""
     if pa.types.is_null(array.type):
         return np.zeros(len(array), np.bool_)
     if array.null_count == 0:
@@ -97,8 +97,8 @@ def bits(buffer: pa.Buffer, offset: int, length: int) -> Bools:
 
 
 def fixed(array: pa.Array) -> npt.NDArray[Any]:
-    """The values of a bool (as bytes), number, date, time, timestamp or duration; decimals as rows of 64-bit words,
-    lowest first. Garbage under nulls."""
+    """The values of a boolean (as bytes), number, date, time, timestamp or duration column; decimals as rows of 64-bit
+    words, lowest word first. Values under nulls are garbage."""
     kind = array.type
     n, offset = len(array), array.offset
     buffer = array.buffers()[1]
@@ -121,7 +121,7 @@ def fixed(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def offsets(array: pa.Array) -> Ints:
-    """Offsets of a bytes or list array into ``data`` or ``elements``: n + 1 of them (any start)."""
+    """The n + 1 offsets of a bytes or list array into ``data`` or ``elements``. The first need not be 0."""
     kind, n = array.type, len(array)
     if pa.types.is_fixed_size_binary(kind) or pa.types.is_fixed_size_list(kind):
         size = kind.byte_width if pa.types.is_fixed_size_binary(kind) else kind.list_size
@@ -151,7 +151,7 @@ def data(array: pa.Array) -> npt.NDArray[np.uint8]:
 def elements(array: pa.Array) -> pa.Array:
     """The array that ``offsets`` of a list or map array point into."""
     if pa.types.is_map(array.type):
-        # A map is physically a list of structs; pyarrow only shows keys and items apart.
+        # A map is stored as a list of structs, but pyarrow only gives its keys and items as separate arrays.
         entries = pa.struct([array.type.key_field, array.type.item_field])
         as_list = pa.Array.from_buffers(
             pa.list_(pa.field("entries", entries, nullable=False)),
@@ -173,8 +173,8 @@ def words_at_bytes(raw: npt.NDArray[np.uint8]) -> Words:
 
 
 def tail_masked(words: Words, left: Ints, least: int) -> Words:
-    """Words with the bytes past the end of their string cleared, in place; ``left`` ≥ 1 bytes remain of each string,
-    ``least`` of the shortest."""
+    """Clear the bytes of each word that are past the end of its string, in place. ``left`` ≥ 1 bytes remain of each
+    string, ``least`` of the shortest."""
     if least < 8:
         words &= _TAILS.take(left, mode="clip")
     return words
@@ -202,7 +202,7 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
 
 
 def take(array: pa.Array, indices: npt.NDArray[np.integer]) -> pa.Array:
-    """Rows of an array. The indices must be in range: they are not checked."""
+    """Rows of an array. The indices must be in range; this is not checked."""
     return pc.take(array, pa.array(indices), boundscheck=False)
 
 
@@ -212,7 +212,8 @@ def take_all(arrays: Sequence[pa.Array], indices: npt.NDArray[np.integer]) -> tu
 
 
 def concat(arrays: Sequence[pa.Array]) -> pa.Array:
-    """One array of all rows. Strings whose bytes pass 2^31 get 64-bit offsets, and so does what meets such strings."""
+    """One array of all rows. Strings get 64-bit offsets if one of the arrays has them or all bytes together reach
+    2^31."""
     kind = next((a.type for a in arrays if not pa.types.is_null(a.type)), pa.null())
     if is_bytes(kind) and not pa.types.is_fixed_size_binary(kind):
         wide = any(is_large(a.type) for a in arrays)

@@ -1,9 +1,10 @@
-"""When a trace changed last, also where compaction has made its epochs one.
+"""When a trace changed last, also where compaction has collapsed its epochs.
 
-A layer whose epochs up to ``since`` were collapsed cannot tell any more at which of them its rows came, and rows that
-cancelled left nothing at all. So whoever collapses writes down the last epoch at which anything changed, if that is
-before ``since`` (`CHANGED` in the layer's metadata; -1: nothing ever did). It is a function of the rows and ``since``,
-as everything in a layer. A layer that does not say so may have changed at ``since``: to say too much is safe.
+A layer whose epochs up to ``since`` were collapsed has lost at which of them its rows came, and rows that cancelled
+left no trace. So a merge that collapses epochs records the last epoch at which a row changed, if that is before
+``since`` (`CHANGED` in the layer's metadata; -1: no row ever changed). The entry is a function of the rows and
+``since``, like everything in a layer. A layer without the entry may have changed at ``since``: to assume a change that
+did not happen is safe.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ CHANGED = "holdfast.changed"
 
 
 def last_change(name: LayerName, metadata: Mapping[str, str], epochs: Ints, upto: int) -> int:
-    """The last epoch up to ``upto`` at which rows of a layer changed, of which some have these epochs."""
+    """The last epoch ≤ ``upto`` at which rows of a layer changed; -1 if none did. ``epochs`` are the epochs of its
+    rows."""
     folded = name.floor if name.floor > name.first else -1
     own = epochs[(epochs > folded) & (epochs <= upto)]
     return max(
@@ -29,7 +31,10 @@ def last_change(name: LayerName, metadata: Mapping[str, str], epochs: Ints, upto
 
 
 def changed_metadata(found: Iterable[tuple[LayerName, Mapping[str, str], Ints]], since: int) -> dict[str, str]:
-    """What a layer says that is made of (name, metadata, epochs of the rows) with epochs up to ``since`` collapsed."""
+    """The `CHANGED` entry of a layer made by merging these layers and collapsing epochs up to ``since``.
+
+    ``found`` has (name, metadata, epochs of the rows) of each layer merged. The result is empty if rows may have
+    changed at ``since``, or if nothing is collapsed (``since`` is -1)."""
     if since < 0:
         return {}
     changed = max((last_change(name, said, epochs, since) for name, said, epochs in found), default=-1)
@@ -37,8 +42,9 @@ def changed_metadata(found: Iterable[tuple[LayerName, Mapping[str, str], Ints]],
 
 
 def folded_after(found: Iterable[tuple[LayerName, Mapping[str, str]]], after: int) -> int | None:
-    """How far these layers were collapsed beyond ``after``, where nothing changed between that and what was collapsed;
-    ``after`` itself if they were not; None if they cannot tell."""
+    """The epoch up to which these layers were collapsed, if no row changed after ``after`` in their collapsed epochs.
+
+    ``after`` itself if none was collapsed beyond it; None if rows may have changed after it."""
     folded = [(name, said) for name, said in found if name.floor > name.first and name.floor > after]
     none = np.zeros(0, np.int64)
     if any(last_change(name, said, none, name.floor) > after for name, said in folded):

@@ -1,16 +1,16 @@
 """Rows of a trace in memory, and how they become canonical.
 
 A row is (hash, sub, columns, epoch, additive integers). ``hash`` is the hash of the key: the first ``Layout.key``
-columns. ``sub`` orders rows of one hash: nothing, a hash of the rest of the row, or a prefix of an order.
-Additive columns are named ``+…``; one that is absent is zero everywhere.
+columns. ``sub`` orders the rows of one hash. It is absent, a hash of the columns after the key, or an order prefix.
+Additive columns are named ``+…``; an absent additive column is zero in every row.
 
 Canonical (``consolidate``): sorted by (hash, sub, row, epoch), no (row, epoch) twice, no row whose additive columns are
-all zero. *Row* stands for an order that only breaks ties: by a hash of all columns, and where even that is equal for
-different rows, by ``content_ranks``. So the canonical form of a bag of rows is one sequence, whatever the order or the
-splitting in which it came, and summing is integer addition (`exact`): merging is associative, bit for bit.
+all zero. Here *row* is an order that only breaks ties: by a hash of all columns, and where different rows have equal
+hashes, by ``content_ranks``. So the canonical form of a bag of rows is one sequence, whatever the order and the pieces
+in which the rows came. Sums are integer additions (`exact`), so merging is associative, bit for bit.
 
-Cost: one sort of 64-bit keys, O(n log n); rows are only compared where hash and sub are equal, only hashed or ranked
-where the comparison finds a collision. Input that is sorted already is not sorted again.
+Cost: one sort of 64-bit keys, O(n log n). Rows are compared only where hash and sub are equal, and hashed or ranked
+only where the comparison finds a collision. Input that is sorted already is not sorted again.
 """
 
 from __future__ import annotations
@@ -35,15 +35,14 @@ Order = npt.NDArray[np.intp]
 """A permutation of rows."""
 
 _FEW_RUNS = 32
-"""Input of at most this many sorted runs is merged (stable sort) rather than sorted."""
+"""Input of at most this many sorted runs is merged by NumPy's stable sort instead of sorted from the start."""
 _SHORT = 32
-"""Rows that are in order but for runs of so many, on average, are sorted faster by a stable sort."""
+"""Runs (rows of one hash) of at most so many rows, on average, are sorted faster by NumPy's stable sort."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the rows of a trace look like: ``width`` data columns, the first ``key`` of which are hashed into
-    ``_hash``."""
+    """The shape of a trace's rows: ``width`` data columns, of which the first ``key`` are hashed into ``_hash``."""
 
     width: int
     key: int
@@ -52,8 +51,8 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A run of rows. Columns of a block without rows may have type null (a trace that never had a layer does not know
-    its types)."""
+    """Rows in memory, as columns. Columns of a block without rows may have type null: a trace without layers does not
+    know its types."""
 
     hash: Words
     sub: Words | None
@@ -117,7 +116,7 @@ class Block:
 
     @staticmethod
     def concat(blocks: Sequence[Block]) -> Block:
-        """All rows of all blocks (at least one), in that order. Absent additive columns are filled with zeros."""
+        """All rows of all blocks (at least one), in their order. Absent additive columns are filled with zeros."""
         full = [block for block in blocks if block.rows]
         if len(full) == 1:
             return full[0]
@@ -137,24 +136,25 @@ class Block:
 
 
 def constant_epoch(epoch: int, rows: int) -> Ints:
-    """An epoch column of one value, in no memory (read-only)."""
+    """An epoch column with one value in all rows. It is read-only and stores the value once."""
     return np.broadcast_to(np.int64(epoch), rows)
 
 
 def is_constant(epoch: Ints) -> bool:
-    """Whether an epoch column holds one value; O(1) for what ``constant_epoch`` made."""
+    """Whether an epoch column has rows, all with one value. O(1) for columns made by ``constant_epoch``."""
     return len(epoch) > 0 and (epoch.strides == (0,) or bool((epoch == epoch[0]).all()))
 
 
 def sub_hash(columns: Sequence[AnyArray], layout: Layout, rows: int | None = None) -> Words:
     """The ``sub`` of rows in a layout with sub="hash": the hash of the columns after the key, floats by their bits.
-    ``rows``: how many there are, where they may have no columns."""
+    ``rows`` is the number of rows, needed if there are no columns."""
     rows = len(columns[0]) if columns else rows
     return hash_columns(columns[layout.key :], normalise=False, rows=rows)
 
 
 def consolidate(block: Block, layout: Layout) -> Block:
-    """The canonical form of the block. May return the block itself."""
+    """Return the canonical form of the block, which may be the block itself. Raises ValueError if the layout wants an
+    order prefix and the block has no ``sub``."""
     if layout.sub == "none":
         block = block if block.sub is None else replace(block, sub=None)
     elif block.sub is None:
@@ -188,14 +188,17 @@ def consolidate(block: Block, layout: Layout) -> Block:
 
 def group_rows(hash: Words, columns: Sequence[AnyArray], *, sub: Words | None = None) -> tuple[Order, Order]:
     """(order, starts): a permutation that puts equal rows of ``columns`` next to each other, sorted by hash (and sub),
-    and where each group starts in it. Groups are the same, and in the same order, for any order of the rows; inside a
-    group the order is arbitrary but deterministic."""
+    and the place in it where each group of equal rows starts.
+
+    Groups and their order do not depend on the order of the input; inside a group the order is arbitrary but
+    deterministic."""
     order, fresh = _arrange(hash, sub, [physical.plain(column) for column in columns])
     return (np.arange(len(hash)) if order is None else order), np.flatnonzero(fresh)
 
 
 def _arrange(hash: Words, sub: Words | None, columns: Sequence[pa.Array]) -> tuple[Order | None, Bools]:
-    """A permutation (None: as it is) that sorts rows by (hash, sub, row), and which rows of it begin a new row."""
+    """A permutation that sorts rows by (hash, sub, row), None if they are sorted; and whether each place of it begins a
+    row that differs from the row before."""
     order = _sorting(hash, sub)
     same = _neighbours_equal(hash, order)
     if sub is not None and same.any():
@@ -207,7 +210,7 @@ def _arrange(hash: Words, sub: Words | None, columns: Sequence[pa.Array]) -> tup
         differ = candidates[~_places_equal(columns, order, candidates)]
         if not len(differ):
             break
-        # Different rows under one (hash, sub): sort their runs by something finer, and look again.
+        # Different rows have equal (hash, sub): sort their runs by a hash of all columns, then by content ranks.
         run = _runs(same)
         mixed = np.zeros(len(hash), np.bool_)
         mixed[run[differ]] = True
@@ -235,7 +238,7 @@ def _row_ranks(columns: Sequence[pa.Array]) -> Words:
 
 
 def _runs(same: Bools) -> Ints:
-    """The number of the run each row is in, from 0, given which rows equal their next."""
+    """The number of each row's run, from 0. ``same[i]``: row i equals row i + 1."""
     run = np.zeros(len(same) + 1, np.int64)
     np.cumsum(~same, out=run[1:])
     return run
@@ -259,7 +262,7 @@ def _places_equal(columns: Sequence[pa.Array], order: Order | None, at: Order) -
 
 
 def _sorting(major: Words, minor: Words | None) -> Order | None:
-    """A permutation that sorts by (major, minor); None when they are sorted already."""
+    """A permutation that sorts by (major, minor); None if they are sorted already."""
     falls = major[1:] < major[:-1]
     count = int(np.count_nonzero(falls))
     order: Order | None = None
@@ -276,10 +279,11 @@ def _sorting(major: Words, minor: Words | None) -> Order | None:
 
 
 def _sorting_in_runs(run: Ints, values: Words) -> Order:
-    """A permutation that sorts by (run, value), given the number of each row's run, which only grows.
+    """A permutation that sorts by (run, value). ``run`` is the number of each row's run, ascending.
 
-    Both go into one word, of the value its highest bits that differ at all. Rows are nearly in order then, and a stable
-    sort is fast, and leaves equal rows as they were: of layers one after the other, in the order of their epochs."""
+    Run and value are packed into one word; of the value, only the highest bits that differ are used. Rows are nearly in
+    order by that word, so a stable sort is fast. It keeps the order of equal rows: rows of layers that were
+    concatenated stay in the order of their epochs."""
     least, runs = values.min(), int(run[-1])
     spread, room = int(values.max() - least).bit_length(), 64 - runs.bit_length()
     cut = max(0, spread - room)
@@ -296,7 +300,7 @@ def _sorting_in_runs(run: Ints, values: Words) -> Order:
 
 
 def _arrange_epochs(order: Order | None, fresh: Bools, epoch: Ints) -> tuple[Order | None, Bools]:
-    """Sort by epoch inside each row, and let every (row, epoch) begin anew."""
+    """Also sort equal rows by epoch, and mark the first place of every (row, epoch)."""
     arranged = epoch if order is None else epoch[order]
     if ((arranged[1:] < arranged[:-1]) & ~fresh[1:]).any():
         least = int(epoch.min())

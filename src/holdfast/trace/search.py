@@ -1,8 +1,8 @@
 """Binary searches in the mapped columns of a layer, for many keys at once.
 
-A ``Slice`` is a piece of a cover, opened: a run of a layer's rows. Keys come sorted, so that NumPy's search walks
-through the column once, front to back; the second search (by sub, inside the run of a hash) goes all keys in step, log2
-of the longest run times. Only the pages that hold probes and results are touched.
+A ``Slice`` is a piece of a cover, opened: a run of a layer's rows. Keys are sorted, so the first search (by hash) walks
+through the column once, front to back. The second search (by sub, inside the run of a hash) does one step for all keys
+at a time, log2(longest run) steps in all. Only the pages with probed rows and results are touched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.trace.rows import Block, Layout
 
 @dataclass(frozen=True)
 class Slice:
-    """A piece of a cover, opened: rows [start, stop) of a layer, those with after < epoch ≤ upto if ``cut``."""
+    """A piece of a cover, opened: rows [start, stop) of a layer; if ``cut``, only rows with after < epoch ≤ upto."""
 
     layer: Layer
     start: int
@@ -33,7 +33,7 @@ class Slice:
     cut: bool
 
     def live(self, rows: npt.NDArray[np.integer]) -> Bools | None:
-        """Which of these rows of the layer lie in the piece's epochs; None: all do."""
+        """Whether each of these rows of the layer is in the piece's epochs; None if all are."""
         if not self.cut:
             return None
         epoch = self.layer.epoch[rows]
@@ -46,7 +46,8 @@ class Slice:
 
 
 def open_slice(directory: Path, piece: Piece, layout: Layout) -> Slice:
-    """The rows of a piece. FileNotFoundError if the layer has vanished."""
+    """Open the rows of a piece. Raises FileNotFoundError if the layer has vanished, LogDamaged if its layout
+    differs."""
     layer = open_layer(directory / piece.name.text())
     if layer.layout != layout:
         raise LogDamaged(f"layer {layer.path} has {layer.layout}, expected {layout}", path=str(layer.path), unfit=True)
@@ -61,20 +62,20 @@ def open_slice(directory: Path, piece: Piece, layout: Layout) -> Slice:
 
 
 def subs(piece: Slice) -> Words:
-    """The second sort key of the piece's layer, which must have one."""
+    """The second sort key of the piece's layer, whose layout must have one."""
     assert piece.layer.sub is not None  # the layout was checked when the slice was opened
     return piece.layer.sub
 
 
 def hash_runs(piece: Slice, hashes: Words) -> tuple[Ints, Ints, Ints]:
-    """For the hashes (sorted, unique) that are in the piece: which they are, and the rows [left, right) of the layer
-    that have them."""
+    """Of the hashes (sorted, unique) that are in the piece: their indices, and the rows [left, right) of the layer with
+    each."""
     which, left, right = inner_loops.runs_of(piece.layer.hash[piece.start : piece.stop], hashes)
     return (which, left + piece.start, right + piece.start) if piece.start else (which, left, right)
 
 
 def hits(piece: Slice, hashes: Words) -> tuple[Slice, Ints, Ints]:
-    """The rows of the layer with these hashes, and the index of the hash of each."""
+    """(piece, index of the hash per row, row number in the layer) of all rows with these hashes."""
     size = piece.stop - piece.start
     if size and len(hashes) and size < len(hashes):
         # Fewer rows than keys: look the rows up among the keys.
@@ -89,7 +90,8 @@ def hits(piece: Slice, hashes: Words) -> tuple[Slice, Ints, Ints]:
 
 
 def lower_bound(column: Words, left: Ints, right: Ints, values: Words) -> Ints:
-    """For each value, the first row of [left, right) that is not below it: binary searches in step."""
+    """For each value, the first row of [left, right) that is not below it, or ``right``. All binary searches advance
+    together."""
     left, right = left.copy(), right.copy()
     while len(open_ones := np.flatnonzero(left < right)):
         middle = (left[open_ones] + right[open_ones]) >> 1
@@ -100,7 +102,7 @@ def lower_bound(column: Words, left: Ints, right: Ints, values: Words) -> Ints:
 
 
 def upper_bound(column: Words, left: Ints, right: Ints, values: Words) -> Ints:
-    """For each value, the first row of [left, right) that is above it."""
+    """For each value, the first row of [left, right) that is above it, or ``right``."""
     left, right = left.copy(), right.copy()
     while len(open_ones := np.flatnonzero(left < right)):
         middle = (left[open_ones] + right[open_ones]) >> 1

@@ -1,9 +1,9 @@
-"""A trace, open as of an epoch: the pieces of a cover, and searches over all of them.
+"""A trace, open as of an epoch: the pieces of a cover, and searches over all of these pieces.
 
 Every search goes piece by piece: a vectorised binary search in the mapped hash column, then a gather of the rows found.
-Rows are returned as the layers hold them: a row may come several times, at several epochs, and its diffs may cancel;
-``scan`` and ``first`` say that they consolidate. Cost of a search: O(keys · log rows) per piece, and the rows found;
-the state is never read otherwise. Matching is by hash: callers compare the keys.
+Rows are returned as the layers hold them: a row may come several times, at several epochs, and its diffs may cancel.
+Only ``scan`` and ``first`` consolidate rows. A search costs O(keys · log rows) per piece, plus the rows found; it reads
+nothing else of the state. Searches match by hash: callers must compare the keys.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ class Trace:
 
     @staticmethod
     def open(directory: Path, layout: Layout, low: int, high: int, as_of: int, chain: Chain) -> Trace:
-        """As of -1 a trace is empty, whether its directory exists or not."""
+        """Open a trace as of epoch ``as_of``. As of -1 it is empty, whether its directory exists or not.
+
+        Raises EpochUnavailable and LogDamaged as ``cover`` does, and LogDamaged if layers keep vanishing."""
         trace = Trace(Path(directory), layout, low, high, as_of, chain)
         trace.slices = trace._open_cover(-1, as_of, exact=False)
         return trace
 
     def extended(self, as_of: int, chain: Chain) -> Trace | None:
-        """The same trace as of a later epoch of the same history: its pieces, and those of the epochs since. None if
-        layers since then were merged with earlier ones: then it is better opened anew."""
+        """The same trace as of a later epoch of the same history: its pieces, then the pieces of the epochs since.
+
+        None if layers of the epochs since were merged with earlier layers: then the caller opens the trace again."""
         later = Trace(self.directory, self.layout, self.low, self.high, as_of, chain)
         added = later._open_cover(self.as_of, as_of, exact=False)
         if any(piece.layer.name.first <= self.as_of for piece in added):
@@ -57,7 +60,7 @@ class Trace:
         return later
 
     def near(self, least: int, most: int) -> Trace:
-        """The same trace with the pieces alone that may have a hash from ``least`` to ``most``."""
+        """The same trace, with only the pieces that may have a hash from ``least`` to ``most`` (inclusive)."""
         fewer = Trace(self.directory, self.layout, self.low, self.high, self.as_of, self.chain)
         fewer.slices = [
             piece for piece in self.slices if piece.layer.name.low <= most and least < piece.layer.name.high
@@ -65,7 +68,7 @@ class Trace:
         return fewer
 
     def within(self, low: int, high: int) -> Trace:
-        """The same trace with the rows alone that have a hash in [low, high)."""
+        """The same trace, with only the rows whose hash is in [low, high)."""
         narrow = Trace(self.directory, self.layout, low, high, self.as_of, self.chain)
         for piece in self.slices:
             start, stop = max(piece.start, piece.layer.find(low)), min(piece.stop, piece.layer.find(high))
@@ -79,16 +82,17 @@ class Trace:
 
     @property
     def rows(self) -> int:
-        """Rows stored in the pieces; more than the rows as of the epoch if some cancel or are of later epochs."""
+        """Rows stored in the pieces. Rows as of the epoch may be fewer: stored rows may cancel or be of later
+        epochs."""
         return sum(piece.stop - piece.start for piece in self.slices)
 
     def matching(self, hashes: Words) -> tuple[Ints, Block]:
-        """All rows with these hashes (sorted, unique), and for each row the index of its hash."""
+        """(index of its hash per row, rows): all rows with these hashes (sorted, unique)."""
         return self._gathered([search.hits(piece, hashes) for piece in self.slices])
 
     def matching_pairs(self, hashes: Words, subs: Words) -> tuple[Ints, Block]:
-        """All rows with these (hash, sub) pairs (sorted, unique), and for each row the index of its pair. A hash's
-        run is searched by sub, never scanned."""
+        """(index of its pair per row, rows): all rows with these (hash, sub) pairs (sorted, unique). The run of a hash
+        is searched by sub, never scanned."""
         fresh = np.ones(len(hashes), np.bool_)
         fresh[1:] = hashes[1:] != hashes[:-1]
         starts = np.flatnonzero(fresh)
@@ -96,7 +100,7 @@ class Trace:
         found = []
         for piece in self.slices:
             which, left, right = search.hash_runs(piece, hashes[starts])
-            # Every pair whose hash is there inherits its run.
+            # Every pair whose hash is in the piece searches the run of that hash.
             run = np.full(len(starts), -1, np.int64)
             run[which] = np.arange(len(which))
             pairs = np.flatnonzero(run[of_hash] >= 0)
@@ -108,7 +112,7 @@ class Trace:
         return self._gathered(found)
 
     def between(self, hashes: Words, after: np.uint64, upto: np.uint64) -> Block:
-        """All rows with these hashes (sorted, unique) and after < sub ≤ upto. A hash's run is searched, never
+        """All rows with these hashes (sorted, unique) and after < sub ≤ upto. The run of a hash is searched, never
         scanned."""
         found = []
         for piece in self.slices:
@@ -119,7 +123,8 @@ class Trace:
         return self._gathered(found)[1]
 
     def least(self, hashes: Words, after: np.uint64) -> int | None:
-        """The least sub above ``after`` of any row that the pieces hold under these hashes, be it one that cancels."""
+        """The least sub above ``after`` among all rows of these hashes, also rows that cancel; None if there is
+        none."""
         found = []
         for piece in self.slices:
             left, right = self._beyond(piece, hashes, after)
@@ -134,18 +139,22 @@ class Trace:
         return search.upper_bound(search.subs(piece), left, right, np.full(len(left), after)), right
 
     def first(self, hashes: Words, count: int, *, last: bool = False) -> tuple[Ints, Block]:
-        """For each hash (sorted, unique), rows of positive diff, consolidated over layers and epochs, that include the
-        first (``last``: the last) ``count`` in order of sub, counting multiplicity, and all that tie with the
-        ``count``-th; sorted by (hash, sub, row). Where several keys share a hash, all rows of that hash."""
+        """(index of its hash per row, rows): the first (``last``: the last) ``count`` rows in order of sub of each hash
+        (sorted, unique).
+
+        Rows are consolidated over layers and epochs, have positive diffs, and are sorted by (hash, sub, row). A row
+        counts as often as its multiplicity. All rows that tie with the ``count``-th row are included. Where several
+        keys share a hash, all rows of that hash are returned."""
         return ordered.first(self.slices, self.layout, self.as_of, hashes, count, last=last)
 
     def changes(self, after: int, upto: int) -> Block:
-        """All rows with after < epoch ≤ upto, each at its epoch. EpochUnavailable if compaction passed ``after``."""
+        """All rows with after < epoch ≤ upto, each at its epoch. Raises EpochUnavailable if compaction has passed
+        ``after``."""
         upto = min(upto, self.as_of)
         try:
             slices = self._open_cover(after, upto, exact=True)
         except (EpochUnavailable, LogDamaged) as error:
-            # The state is there, or the trace would not be open; only its history is not.
+            # The trace is open, so its state exists. Only the history of the state is missing.
             names = [piece.layer.name for piece in self.slices]
             earliest = max([after + 1, *(name.floor for name in names if name.floor > name.first)])
             raise EpochUnavailable(
@@ -158,12 +167,13 @@ class Trace:
         return self._joined([piece.block() for piece in slices])
 
     def folded_after(self, after: int) -> int | None:
-        """How far compaction has passed ``after`` without anything having changed in what it made one; ``after`` if it
-        has not passed it; None if something may have."""
+        """The epoch up to which compaction has collapsed epochs after ``after`` in which no row changed.
+
+        ``after`` itself if compaction has not passed it; None if rows may have changed in the collapsed epochs."""
         return folded_after(((piece.layer.name, piece.layer.metadata) for piece in self.slices), after)
 
     def is_quiet(self, after: int, upto: int) -> bool:
-        """Whether no row that compaction has not reached yet has an epoch after ``after`` and up to ``upto``."""
+        """Whether no row in epochs that compaction has not collapsed has after < epoch ≤ ``upto``."""
         for piece in self.slices:
             name, epochs = piece.layer.name, piece.block().epoch
             folded = name.floor if name.floor > name.first else -1
@@ -172,14 +182,14 @@ class Trace:
         return True
 
     def scan(self) -> Block:
-        """All rows as of the epoch, consolidated, all at ``as_of``."""
+        """All rows as of the epoch, consolidated; the epoch of every row is ``as_of``."""
         return consolidate(self._joined([piece.block() for piece in self.slices]).at(self.as_of), self.layout)
 
     def _joined(self, blocks: Sequence[Block]) -> Block:
         return Block.concat(blocks) if blocks else Block.empty(self.layout)
 
     def _gathered(self, found: list[tuple[Slice, Ints, Ints]]) -> tuple[Ints, Block]:
-        """(piece, index per row, row of the layer) → index per row, rows."""
+        """Read the rows found: (piece, index per row, row number in the layer) → (index per row, rows)."""
         blocks, indices = [], []
         for piece, index, rows in found:
             live = piece.live(rows)
@@ -204,10 +214,10 @@ class Trace:
 
         def may_change(error: Exception) -> bool:
             if isinstance(error, FileNotFoundError):
-                # A merge took the file away after the listing; what it wrote instead is in the next one.
+                # A merge removed the file after the listing; the merged layer is in the next listing.
                 return self.directory.exists()
-            # A listing is not atomic: it may miss both what a merge wrote and what it removed. One that does not
-            # change is to be believed.
+            # A listing is not atomic: it may miss both the layer that a merge wrote and the layers that it removed.
+            # Two equal listings in a row are believed.
             return isinstance(error, EpochUnavailable | LogDamaged) and (len(seen) < 2 or seen[-1] != seen[-2])
 
         try:

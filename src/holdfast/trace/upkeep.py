@@ -1,9 +1,9 @@
-"""Keeping one trace in shape, in one range of key hashes: merge what should be merged, remove what nobody needs.
+"""Keeping one trace in shape, in one range of key hashes: merge layers, then remove layers that no reader needs.
 
-Off the critical path. It may run at any time, beside epochs and reads, also twice at once: a merge adds a layer whose
-name says what it holds, and removes nothing; only layers that no reader as of ``live_after`` or later needs are
-removed, and a reader that lost a race for a file lists again. Layers that are gone are not kept open: they would hold
-their space on disk.
+Off the critical path. Upkeep may run at any time, beside epochs and reads, also twice at once. A merge adds a layer
+whose name says what it holds, and removes no file. Only layers that no reader as of ``live_after`` or later needs are
+removed, and a reader whose file was removed lists again. Removed layers are closed: a mapping would keep their space on
+disk.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def keep_in_shape(
     live_after: int,
     pins: Sequence[tuple[int, int]] = (),
 ) -> int:
-    """Merge until the sizes are geometric. The number of merges made. ``pins`` are ranges of epochs that must stay
-    readable for those who know none after them."""
+    """Merge until the trace is in shape (see ``merge.py``), remove layers, and return the number of merges.
+
+    ``pins`` are ranges (live, end) of epochs that must stay readable for a reader that knows no epoch after ``end``."""
     merged, lost = 0, 0
     while True:
         try:
@@ -41,7 +42,7 @@ def keep_in_shape(
                 break
             merge(directory, layout, chosen, low, high, since, chain)
         except (FileNotFoundError, LogDamaged):
-            # Another partition's upkeep removed a layer that nobody needs any more: what is there now is enough.
+            # Another partition's upkeep removed a layer that no reader needs any more: the layers left are enough.
             lost += 1
             if lost == _ATTEMPTS:
                 raise
@@ -52,6 +53,6 @@ def keep_in_shape(
     removed = {name.text() for name in garbage(names, chain, live_after) if name not in held}
     for file in removed:
         (directory / file).unlink(missing_ok=True)
-    # Of a trace that epochs only write to, nobody else notices here that layers are gone.
+    # A trace that epochs only write to is never opened again, so removed layers are closed here.
     retain(directory, {name.text() for name in names} - removed)
     return merged

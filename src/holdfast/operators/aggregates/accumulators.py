@@ -1,10 +1,10 @@
 """The additive state of groups: counts and digits, as named int64 columns.
 
-``Totals`` maps the names of `calls` to one int64 per group; a name that is missing is zero for every group. Partial
-sums of batches are plain sums and may come in any form; what is stored is canonical. With T(e) the canonical totals
-after epoch e, the trace gets T(e) - T(e-1), so the rows of a key in any set of layers that covers the epochs up to e
-add up to T(e): a function of the rows of the group alone, bit for bit, whatever the batches, partitions and merges
-were. (Additions wrap around modulo 2^64, which does no harm, because every T(e) fits.)
+``Totals`` maps the names defined in `calls` to one int64 per group; a missing name is zero for every group. Partial
+sums of batches are plain sums in any form; the stored totals are canonical. If T(e) are the canonical totals after
+epoch e, the trace gets T(e) - T(e-1). So the rows of a key in any cover of the epochs up to e add up to T(e), which is
+a function of the rows of the group alone, bit for bit, whatever the batches, partitions and merges were. (Additions
+wrap around modulo 2^64, which does no harm, because every T(e) fits.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Starts = npt.NDArray[np.intp]
 
 
 def digits_of(totals: Totals, prefix: str) -> Digits:
-    """The digits that the columns with this prefix hold."""
+    """The digits in the columns with this prefix."""
     return {int(name[len(prefix) :]): column for name, column in totals.items() if name.startswith(prefix)}
 
 
@@ -35,11 +35,11 @@ def named(digits: Digits, prefix: str) -> Totals:
 
 
 def partial_sums(spec: Grouping, columns: Mapping[int, pa.Array], diff: Ints, starts: Starts) -> Totals:
-    """The state that rows add to their groups. Rows of a group are adjacent; groups begin at ``starts``.
+    """The totals that rows add to their groups. Rows of a group are adjacent; groups begin at ``starts``.
 
-    The first digit column is there even if it is zero, so that most batches have the same columns.
+    Digit column 0 is there even if it is zero, so that most batches have the same columns.
     """
-    # Nearly always every row is inserted once.
+    # Usually every row has diff 1; then no weights are needed.
     weights = None if (diff == 1).all() else diff
     totals: Totals = {"+diff": _lengths(starts, len(diff)) if weights is None else _reduce(diff, starts)}
     for accumulator in (each for each in accumulators(spec) if not each.distinct):
@@ -58,7 +58,8 @@ def partial_sums(spec: Grouping, columns: Mapping[int, pa.Array], diff: Ints, st
 
 
 def distinct_sums(accumulator: Accumulator, values: pa.Array, gains: Ints, places: Ints, size: int) -> Totals:
-    """What values that become present (+1) or absent (-1) in their groups (``places``) add to the groups' state."""
+    """The totals that distinct values add to the ``size`` groups. ``gains``: +1 for a value that becomes present in its
+    group (``places``), -1 for a value that becomes absent."""
     order = np.argsort(places, kind="stable")
     places, gains = places[order], gains[order]
     starts = np.flatnonzero(np.concatenate(([True], places[1:] != places[:-1]))) if len(places) else order
@@ -73,7 +74,7 @@ def distinct_sums(accumulator: Accumulator, values: pa.Array, gains: Ints, place
 
 
 def _powers(accumulator: Accumulator, encoded: sums.Encoded) -> list[Digits]:
-    """The numbers, and the powers of them that are summed."""
+    """The numbers and their powers, as far as the accumulator sums them."""
     powers = [encoded.digits]
     if accumulator.squares:
         powers.append(sums.squares(encoded))
@@ -83,7 +84,7 @@ def _powers(accumulator: Accumulator, encoded: sums.Encoded) -> list[Digits]:
 
 
 def _products(columns: list[pa.Array], valid: Bools | None) -> tuple[sums.Encoded, list[Digits]]:
-    """A pair of columns with their products; rows that lack one of the two are zero in all."""
+    """A pair of columns and their products. Rows in which one of the two is NULL are zero in all three."""
     one, other = (sums.encode(column) for column in columns)
     left, right = one.digits, other.digits
     special = [mask for each in (one, other) for mask in each.specials.values()]
@@ -102,7 +103,8 @@ def _sums(
     weights: Ints | None,
     starts: Starts,
 ) -> Totals:
-    """Digits and special values of groups that begin at ``starts``; no ``weights``: every row counts once."""
+    """The sums of the terms, and the counts of special doubles, of groups that begin at ``starts``. Without ``weights``
+    every row counts once."""
     totals: Totals = {}
     for prefix, term in zip(accumulator.digits, terms, strict=True):
         digits = sum_groups(term, starts, weights)
@@ -114,13 +116,13 @@ def _sums(
 
 
 def all_valid(columns: list[pa.Array]) -> Bools | None:
-    """Which rows have no NULL in any of the columns; None when none has."""
+    """Whether each row has no NULL in any of the columns; None if no row has a NULL."""
     masks = [mask for mask in map(physical.valid, columns) if mask is not None]
     return np.logical_and.reduce(masks) if masks else None
 
 
 def combine(spec: Grouping, partial: Totals, starts: Starts) -> Totals:
-    """The sums of partial sums: rows of a group are adjacent; groups begin at ``starts``."""
+    """Add up partial sums. Rows of a group are adjacent; groups begin at ``starts``."""
     prefixes = tuple(prefix for accumulator in accumulators(spec) for prefix in accumulator.digits)
     totals = {name: _reduce(column, starts) for name, column in partial.items() if not name.startswith(prefixes or "?")}
     for prefix in prefixes:
@@ -129,7 +131,8 @@ def combine(spec: Grouping, partial: Totals, starts: Starts) -> Totals:
 
 
 def advance(spec: Grouping, old: Totals, delta: Totals) -> tuple[Totals, Totals]:
-    """The canonical totals after ``delta`` is added to canonical totals, and what the trace must add to get there."""
+    """Add ``delta`` to the canonical totals ``old``: the new canonical totals, and the change that the trace must
+    get."""
     prefixes = tuple(prefix for accumulator in accumulators(spec) for prefix in accumulator.digits)
     counts = [name for name in {**old, **delta} if not name.startswith(prefixes or "?")]
     new = {name: _added(old.get(name), delta.get(name)) for name in counts}
@@ -153,19 +156,19 @@ def _added(old: Ints | None, delta: Ints | None) -> Ints:
 
 
 def specials_of(totals: Totals, accumulator: Accumulator) -> Totals:
-    """How often each special double is in each group; only those that occur."""
+    """Special double → how often it is in each group; only special doubles that occur."""
     names = {name: f"+{accumulator.state}.{name}" for name in sums.SPECIALS}
     return {name: totals[column] for name, column in names.items() if column in totals}
 
 
 def count_of(totals: Totals, nulls: str) -> Ints:
-    """How many rows of each group have no NULL, given the name of the column that counts those that have."""
+    """The number of rows without NULL in each group. ``nulls``: the name of the column that counts rows with NULL."""
     rows = totals["+diff"]
     return rows - totals[nulls] if nulls in totals else rows
 
 
 def counted(totals: Totals, accumulator: Accumulator) -> Ints:
-    """How many rows, or distinct values, of each group an accumulator is about."""
+    """The number of rows (or distinct values) of each group that are in an accumulator."""
     if accumulator.distinct:
         rows = totals["+diff"]
         return totals.get(f"+{accumulator.state}", np.zeros(len(rows), dtype=np.int64))

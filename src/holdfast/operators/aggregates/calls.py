@@ -1,12 +1,13 @@
-"""What an aggregate is asked for, and which state each call needs.
+"""The calls of an aggregate, and the state that each call needs.
 
-Calls on the same arguments share their state: ``avg(x)``, ``sum(x)`` and ``count(x)`` are one accumulator. The name of
-a piece of state says which columns of the input it is about: ``+3.null`` counts rows whose column 3 is NULL, ``+3.s.q``
-and ``+3.x.q`` are the digits of the sum and of the sum of squares, ``+3.y.q`` and ``+3.z.q`` of those of the third and
-fourth powers, ``+3-5.a.q``, ``+3-5.b.q`` and ``+3-5.p.q`` of two sums and the sum of products, ``+3.nan``, ``+3.pinf``,
-``+3.ninf`` count special doubles, ``+3-5.d`` counts distinct pairs, ``+3.d.s.q`` are the digits of the sum of the
-distinct values; the trace ``order.3`` keeps the values of column 3 in order, and ``distinct.3-5`` the pairs with their
-multiplicities.
+Calls on the same arguments share their state: ``avg(x)``, ``sum(x)`` and ``count(x)`` use one accumulator. The name of
+a piece of state begins with the input columns it belongs to (here 3, or 3 and 5):
+
+- ``+3.null`` counts rows whose column 3 is NULL; ``+3.nan``, ``+3.pinf``, ``+3.ninf`` count special doubles;
+- ``+3.s.q``, ``+3.x.q``, ``+3.y.q``, ``+3.z.q`` are the digits of the sums of first, second, third and fourth powers;
+- ``+3-5.a.q``, ``+3-5.b.q`` and ``+3-5.p.q`` are the digits of the two sums and of the sum of products of a pair;
+- ``+3-5.d`` counts distinct pairs, ``+3.d.s.q`` are the digits of the sum of distinct values;
+- the trace ``order.3`` keeps the values of column 3 in order, ``distinct.3-5`` the pairs with their multiplicities.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ EXTREMES = frozenset({"min", "max", "any_value"})
 VALUES = frozenset(
     {"collect_list", "collect_set", "mode", "percentile", "percentile_disc", "bit_and", "bit_or", "bit_xor"}
 )
-"""These need all values of a group."""
+"""Functions that need all values of a group."""
 
 TRUTHS = frozenset({"bool_and", "bool_or", "count_if"})
-"""These need to know how many values are true: the sum, with true as 1."""
+"""Functions that need the number of true values: the sum, with true as 1."""
 
 
 @dataclass(frozen=True)
 class CallSpec:
-    """One aggregate call: its function, the places of its arguments in the input change (none for ``count(*)``)."""
+    """One aggregate call: its function, the positions of its arguments in the input change (none for ``count(*)``).
+
+    Raises Unsupported for an unknown function or a type that it does not take."""
 
     function: str
     arguments: tuple[int, ...]
@@ -41,7 +44,7 @@ class CallSpec:
     result_type: pa.DataType
     distinct: bool = False
     parameters: tuple[str, ...] = ()
-    """What the function is given besides columns (see `operators.aggregate.Call`)."""
+    """Constants that the function takes (see `operators.aggregate.Call`)."""
 
     def __post_init__(self) -> None:
         known = self.function in SUMS | MOMENTS | HIGHER | PAIRS | TRUTHS | EXTREMES | VALUES | {"count"}
@@ -58,14 +61,15 @@ class CallSpec:
 
     @property
     def text(self) -> str:
-        """The call, for a message."""
+        """The call, for messages."""
         arguments = ", ".join(f"column {index}" for index in self.arguments) or "*"
         return f"{self.function}({'distinct ' * self.distinct}{arguments})"
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """Group by the first ``keys`` columns of the input change; no calls: DISTINCT; no keys: one row always."""
+    """Grouping by the first ``keys`` columns of the input change. Without calls it is DISTINCT; without keys there is
+    always one row."""
 
     keys: int
     calls: tuple[CallSpec, ...]
@@ -74,7 +78,8 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """Additive state of the calls on the same arguments; with ``distinct``, of each combination of values once."""
+    """The additive state of all calls on the same arguments. With ``distinct``, each combination of values counts
+    once."""
 
     arguments: tuple[int, ...]
     state: str
@@ -82,29 +87,30 @@ class Accumulator:
     squares: bool
     distinct: bool = False
     higher: bool = False
-    """Third and fourth powers too."""
+    """Whether it also sums third and fourth powers."""
 
     pair: bool = False
-    """Sums of two columns and of their products."""
+    """Whether it sums two columns and their products."""
 
     @property
     def nulls(self) -> str:
-        """How many rows have a NULL among the arguments. Mostly none have, and then the column costs nothing."""
+        """The name of the column that counts rows with a NULL among the arguments. Usually all counts are zero, and
+        then the column is not stored."""
         return f"+{self.state}.null"
 
     @property
     def digits(self) -> tuple[str, ...]:
-        """The prefixes of its digit columns: of the sum, and of the sums of powers; or of a pair's sums."""
+        """The prefixes of its digit columns: of the sums of powers, or of a pair's sums."""
         marks = "s" * self.sums + "x" * self.squares + "yz" * self.higher + "abp" * self.pair
         return tuple(f"+{self.state}.{mark}." for mark in marks)
 
 
 def accumulators(spec: Grouping) -> tuple[Accumulator, ...]:
-    """The accumulators of a spec, besides ``+diff`` (how many rows a group has)."""
+    """The accumulators of a spec, without ``+diff`` (the number of rows of a group)."""
     found: dict[tuple[tuple[int, ...], bool], set[str]] = {}
     for call in spec.calls:
         if call.arguments:
-            # Whoever sees all values sees for itself which are distinct.
+            # A function that reads all values of a group needs no state of distinct values.
             once = call.distinct and call.function not in VALUES
             found.setdefault((call.arguments, once), set()).add(call.function)
     return tuple(
@@ -122,7 +128,7 @@ def accumulators(spec: Grouping) -> tuple[Accumulator, ...]:
 
 
 def ordered(spec: Grouping) -> dict[int, list[CallSpec]]:
-    """The columns whose values must be kept in order, and the calls that ask for it."""
+    """Column whose values must be kept in order → the calls that need it."""
     found: dict[int, list[CallSpec]] = {}
     for call in spec.calls:
         if call.function in EXTREMES | VALUES:
@@ -131,17 +137,17 @@ def ordered(spec: Grouping) -> dict[int, list[CallSpec]]:
 
 
 def distinct(spec: Grouping) -> dict[str, Accumulator]:
-    """The accumulators of distinct values, by the names of their arguments in the state."""
+    """Name of the arguments in the state → the accumulator of their distinct values."""
     return {each.state.removesuffix(".d"): each for each in accumulators(spec) if each.distinct}
 
 
 def is_additive(spec: Grouping) -> bool:
-    """Whether sums alone are enough, so that rows can be combined before the exchange."""
+    """Whether all calls need only sums, so that rows can be combined before the exchange."""
     return not ordered(spec) and not distinct(spec)
 
 
 def inputs(spec: Grouping) -> dict[int, pa.DataType]:
-    """The columns of the input, besides the keys, that the calls need, and their types."""
+    """Column of the input that the calls need, without the keys → its type."""
     used = {p: kind for call in spec.calls for p, kind in zip(call.arguments, call.argument_types, strict=True)}
     return {index: used[index] for index in sorted(used) if index >= spec.keys}
 

@@ -1,9 +1,9 @@
-"""DISTINCT in an aggregate: which values a group has, kept by watching multiplicities leave and reach zero.
+"""DISTINCT in an aggregate: the distinct values of a group, kept up to date from their multiplicities.
 
 The trace has a row per (key, values) with its multiplicity, found by the hash of the key and the hash of the values,
-so that a group is never read as a whole. A value that becomes present gains 1, one that goes loses 1: to the group's
-count and sums these are rows like any others, inserted and deleted, and live with the other accumulators. A row with a
-NULL does not count.
+so that a group is never read as a whole. A value whose multiplicity becomes positive gains 1, a value whose
+multiplicity becomes 0 loses 1. The group's count and sums take these gains like insertions and deletions of rows; they
+are stored with the other accumulators. A row with a NULL does not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.trace.trace import Trace
 
 @dataclass(frozen=True)
 class Gains:
-    """The values that groups gain (+1) or lose (-1): the groups' places, the first column of the values, which."""
+    """The values that groups gain or lose: the index of the group, the first column of the values, and +1 or -1."""
 
     places: Ints
     values: pa.Array
@@ -33,7 +33,8 @@ class Gains:
 def distinct_change(
     groups: Groups, places: Ints, values: list[pa.Array], diff: Ints, trace: Trace, layout: Layout, epoch: int
 ) -> tuple[Block, Gains]:
-    """The new layer, and what groups gain. ``places``: the rows' groups; ``values`` are normalised."""
+    """The new layer, and the gains of the groups. ``places`` are the indices of the rows' groups; ``values`` are
+    normalised."""
     valid = all_valid(values)
     if valid is not None:
         kept = np.flatnonzero(valid)
@@ -48,7 +49,7 @@ def distinct_change(
     fresh = (layer.hash[1:] != layer.hash[:-1]) | (layer.sub[1:] != layer.sub[:-1])
     pairs = np.flatnonzero(np.concatenate(([True], fresh)))
     _, old = trace.matching_pairs(layer.hash[pairs], layer.sub[pairs])
-    # Rows that only share both hashes come along; they have no change, and drop out below.
+    # The search also finds rows that only share both hashes; they have no change, and are dropped below.
     both = consolidate(Block.concat([layer, replace(old.at(epoch), adds={"+old": old.diff})]), layout)
     touched = both.filter(both.diff != 0)
     before = touched.add("+old")

@@ -1,10 +1,10 @@
 """min, max and any_value: the ends of each group's values, which a trace keeps in order.
 
 The trace has a row per (key, value) with its multiplicity, in the order of a 64-bit prefix of the value. An epoch
-reads the first few values of each touched group, adds the epoch's change to them, and takes the least that is left.
-What it read is the group's values up to a *bound*, all of them; so the answer is certain as soon as it lies within
-the bound, or nothing lies beyond. Otherwise (the epoch deleted all that was read, or another key has the same hash)
-it reads eight times as much for the groups that are left. The cost follows how many of the foremost values an epoch
+reads the first few values of each touched group, adds the epoch's change to them, and takes the least value that is
+left. The values read are all values of the group up to a *bound*. So the answer is certain if it is within the bound,
+or if the group has no values after the bound. Otherwise (the epoch deleted all values read, or another key has the same
+hash) it reads eight times as many values for these groups. The cost follows the number of first values that an epoch
 deletes, never the size of a group. For max everything is mirrored.
 
 NULLs are not in the trace; -0.0 is kept as 0.0, so that equal values are equal rows.
@@ -30,19 +30,20 @@ GALLOP = 8
 
 @dataclass(frozen=True)
 class ExtremesChange:
-    """An epoch's change of one column's values: the new layer, its rows' groups, and how many values there were."""
+    """An epoch's change of one column's values: the groups, the new layer, and the index of each of its rows' group."""
 
     groups: Groups
     layer: Block
     places: Ints
     before: Ints
-    """How many values, NULLs not counted, each group had before the epoch."""
+    """The number of values, without NULLs, of each group before the epoch."""
 
 
 def change_of(
     groups: Groups, places: Ints, values: pa.Array, diff: Ints, before: Ints, layout: Layout, epoch: int
 ) -> ExtremesChange:
-    """The change that rows make; ``places`` are the rows' groups. ``values`` are normalised."""
+    """Build the change from the rows of an epoch. ``places`` are the indices of the rows' groups; ``values`` are
+    normalised; ``before`` is the number of values of each group before the epoch."""
     valid = physical.valid(values)
     if valid is not None:
         kept = np.flatnonzero(valid)
@@ -62,13 +63,13 @@ def change_of(
 
 @dataclass
 class _Picked:
-    """Values found so far, and their groups."""
+    """The values found so far, and the indices of their groups."""
 
     places: list[Ints] = field(default_factory=list)
     values: list[pa.Array] = field(default_factory=list)
 
     def column(self, size: int, kind: pa.DataType) -> pa.Array:
-        """One value per group, NULL where none was found."""
+        """One value per group; NULL for a group without a value."""
         index = np.full(size, -1, dtype=np.int64)
         places = np.concatenate([*self.places, np.zeros(0, dtype=np.int64)])
         index[places] = np.arange(len(places))
@@ -102,18 +103,19 @@ def ends(change: ExtremesChange, trace: Trace, layout: Layout, *, last: bool) ->
             picked.places.append(places[ready])
             picked.values.append(physical.take(both.columns[-1], ready))
         pending &= ~done
-        count = min(GALLOP * count, exact.MOST + 1)  # more than any group has
+        count = min(GALLOP * count, exact.MOST + 1)  # no group has as many values as that bound
     return old.column(size, kind), new.column(size, kind)
 
 
 def order_of(block: Block) -> Words:
-    """The order prefixes of rows of a trace in order."""
+    """The order prefixes of the rows, which must come from a trace in order."""
     assert block.sub is not None
     return block.sub
 
 
 def counted(block: Block, *, new_only: bool) -> Block:
-    """Rows with their multiplicities before (``+old``) and after (``+new``), as parts of sums."""
+    """Rows with their part of the multiplicities before (``+old``) and after (``+new``) the epoch. ``new_only``: the
+    rows are a change, which counts only after it."""
     adds = {"+new": block.diff} if new_only else {"+old": block.diff, "+new": block.diff}
     return Block(block.hash, block.sub, block.columns, constant_epoch(0, block.rows), adds)
 
@@ -121,7 +123,8 @@ def counted(block: Block, *, new_only: bool) -> Block:
 def _fetch(
     groups: Groups, trace: Trace, asked: Bools, before: Ints, count: int, last: bool
 ) -> tuple[Block, Words, Bools]:
-    """The foremost rows of the groups asked for, each group's bound, and whether these are all its rows."""
+    """The first (``last``: last) rows of the groups asked for, the bound of each group, and whether all values of each
+    group were read."""
     hashes = once(groups.hash[asked])
     places, block = trace.first(hashes, count, last=last)
     bounds = np.full(len(hashes), np.iinfo(np.uint64).max if last else 0, dtype=np.uint64)
@@ -136,7 +139,7 @@ def _fetch(
 
 
 def _foremost(places: Ints, block: Block, kept: Bools, last: bool) -> Ints:
-    """For each group that has rows in ``kept``, the row with the least (``last``: greatest) value."""
+    """For each group that has rows in ``kept``, its row with the least (``last``: greatest) value."""
     rows = np.flatnonzero(kept)
     if not len(rows):
         return rows

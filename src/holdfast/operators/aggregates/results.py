@@ -1,8 +1,9 @@
-"""From the state of groups to the results of calls, as Spark in ANSI mode defines them.
+"""From the state of groups to the results of calls, as defined by Spark in ANSI mode.
 
-No non-null value: NULL (``count`` and ``count_if``: 0). A total that does not fit its type: an error that names the
-group, or NULL (``try_sum``). ``var_samp`` and ``stddev_samp`` of one value: NULL. Decimal averages: half up, at the
-scale of the result type. Results are functions of exact totals, so two equal states have bitwise equal results.
+A group without non-null values gives NULL (``count`` and ``count_if``: 0). A total that does not fit its type raises an
+error that names the group, or gives NULL (``try_sum``). ``var_samp`` and ``stddev_samp`` of one value are NULL. Decimal
+averages are rounded half up, at the scale of the result type. Results are functions of exact totals, so two equal
+states have bitwise equal results.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from holdfast.operators.numbers.digits import Bools, Digits, Floats, Ints, from_
 def results(
     spec: Grouping, totals: Totals, picked: dict[CallSpec, pa.Array], keys: Sequence[pa.Array]
 ) -> list[pa.Array]:
-    """One array per call; ``picked`` holds those of the calls that need values in order."""
+    """One array per call. ``picked`` has the arrays of the calls that need values in order."""
     states = {(accumulator.arguments, accumulator.distinct): accumulator for accumulator in accumulators(spec)}
     found = []
     for call in spec.calls:
@@ -48,7 +49,7 @@ def results(
 
 
 def describe(keys: Sequence[pa.Array], index: int) -> str:
-    """The key of a group, for a message."""
+    """The key of a group, for messages."""
     return f"({', '.join(repr(column[index].as_py()) for column in keys)})" if keys else "all rows"
 
 
@@ -62,7 +63,7 @@ def _summed(call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[p
 
 @dataclass(frozen=True)
 class Sums:
-    """What sums, averages and variances are made of: Σx, Σx², special doubles, and how many values there are."""
+    """The inputs of sums, averages and variances: Σx, Σx², the counts of special doubles, and the count of values."""
 
     total: Digits
     squared: Digits
@@ -71,7 +72,9 @@ class Sums:
 
 
 def summed(call: CallSpec, found: Sums, explain: sums.Explain) -> pa.Array:
-    """The result of a call that sums; ``explain`` names what is summed at a place, for an error."""
+    """The result of a call that is computed from sums. ``explain`` gives the text of the group at an index, for errors.
+
+    Raises EvaluationError if a total does not fit the result type."""
     kind, argument = call.result_type, call.argument_types[0]
     scale = argument.scale if pa.types.is_decimal(argument) else 0
     total, counts, specials = found.total, found.counts, found.specials
@@ -100,7 +103,7 @@ def summed(call: CallSpec, found: Sums, explain: sums.Explain) -> pa.Array:
 
 
 def _shape(call: CallSpec, state: Accumulator, totals: Totals) -> pa.Array:
-    """The result of a call that needs sums of higher powers, or of products."""
+    """The result of a call that needs sums of higher powers or of products."""
     counts, terms = counted(totals, state), [digits_of(totals, prefix) for prefix in state.digits]
     special = sums.special(specials_of(totals, state), len(counts))
     if call.function in HIGHER:
@@ -116,7 +119,7 @@ def _shape(call: CallSpec, state: Accumulator, totals: Totals) -> pa.Array:
 
 
 def _spread(powers: list[Digits], counts: Ints) -> Bools:
-    """Which groups have values that differ."""
+    """Whether each group has at least two different values."""
     moment = central_moments.second_moment(from_int64(counts), powers[0], powers[1])
     spread: Bools = rounded(moment, len(counts))[0] > 0
     return spread

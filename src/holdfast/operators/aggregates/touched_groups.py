@@ -1,8 +1,7 @@
-"""The groups that an epoch touches, and how rows of traces find theirs.
+"""The groups that an epoch touches, and how rows of traces find their groups.
 
-Groups are sorted by the hash of their key. The hash finds candidates, the key decides: while no two touched groups
-share a hash (practically always) a row is compared with its one candidate; otherwise groups and rows are arranged
-together.
+Groups are sorted by the hash of their key. The hash finds candidates, the key decides. If no two touched groups share
+a hash (practically always), a row is compared with its only candidate; otherwise groups and rows are sorted together.
 """
 
 from __future__ import annotations
@@ -38,15 +37,16 @@ class Groups:
 
     @cached_property
     def hashes(self) -> Words:
-        """Every hash once."""
+        """The hashes of the groups, without repetitions."""
         return once(self.hash)
 
     def locate(self, block: Block, candidates: npt.NDArray[np.integer] | None = None) -> Ints:
-        """The group of each row, -1 for a row of no group. ``candidates``: places of the rows' hashes in `hashes`."""
+        """The index of each row's group; -1 for a row of no group. ``candidates``: the index of each row's hash in
+        `hashes`, if known."""
         if not len(self) or not block.rows:
             return np.full(block.rows, -1, dtype=np.int64)
         if not self.keys:
-            # The empty key: one group, and its hash.
+            # The empty key: there is one group, and its hash decides.
             return np.where(block.hash == self.hash[0], 0, -1)
         keys = block.columns[: len(self.keys)]
         if len(self.hashes) == len(self.hash):
@@ -65,5 +65,6 @@ class Groups:
         return owner[label[len(self) :]]
 
     def sums(self, places: Ints, values: Ints) -> Ints:
-        """The sum of the values of each group's rows; rows at -1 are left out."""
+        """The sum of the values of each group's rows. ``places`` are the indices of the groups; rows at -1 are
+        ignored."""
         return exact.sums_at(places, values, len(self) + 1)[:-1]

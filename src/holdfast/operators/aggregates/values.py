@@ -1,11 +1,11 @@
 """Aggregates of all values of a group: lists, sets, modes, percentiles, bits.
 
-They read the trace in order that min and max keep, a row per (key, value) with its multiplicity, but all of it, for
-the groups that an epoch touches; groups that it does not touch are never read. Values come in Spark's order, so a list
-is sorted and a tie between modes goes to the least value: a result is a function of the bag of values alone, where
-Spark's depends on the order in which rows arrive. NULLs are not in the trace, as these aggregates pass over them.
+They use the same trace in order as min and max: a row per (key, value) with its multiplicity. They read all values of
+the groups that an epoch touches; other groups are never read. Values are in Spark's order, so a list is sorted, and of
+modes that tie the least value wins. So a result is a function of the bag of values alone, where Spark's result depends
+on the order in which rows arrive. NULLs are not in the trace, since these aggregates ignore them.
 
-Cost: O(n log n) in the different values of the touched groups, all vectorised.
+Cost: O(n log n) in the number of different values of the touched groups, all vectorised.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from holdfast.trace.trace import Trace
 
 @dataclass(frozen=True)
 class Values:
-    """Values of ``size`` groups, group by group in order, with how often each was there and how often it is now."""
+    """The values of ``size`` groups, sorted by group and value, with their multiplicities before (``old``) and after
+    (``new``) the epoch."""
 
     size: int
     places: Ints
@@ -49,7 +50,7 @@ def gather(change: ExtremesChange, trace: Trace, layout: Layout) -> Values:
 
 
 def evaluate(call: CallSpec, values: Values, counts: Ints) -> pa.Array:
-    """The result of a call for every group; ``counts`` says how often each value is there."""
+    """The result of a call for every group. ``counts`` are the multiplicities of the values."""
     counts = np.clip(counts, 0, 1 if call.distinct or call.function == "collect_set" else None)
     kept = np.flatnonzero(counts)
     places, counts, column = values.places[kept], counts[kept], physical.take(values.column, kept)
@@ -75,7 +76,7 @@ def evaluate(call: CallSpec, values: Values, counts: Ints) -> pa.Array:
 
 
 def _modes(counts: Ints, starts: Ints, greatest: bool) -> Ints:
-    """The row of the most frequent value of each group; of those that tie, the first or the last."""
+    """The row of the most frequent value of each group. Of values that tie, the first or (``greatest``) the last."""
     lengths = np.diff(starts, append=len(counts))
     most = np.flatnonzero(counts == np.repeat(np.maximum.reduceat(counts, starts), lengths))
     places = np.searchsorted(most, starts + lengths) - 1 if greatest else np.searchsorted(most, starts)
@@ -83,7 +84,8 @@ def _modes(counts: Ints, starts: Ints, greatest: bool) -> Ints:
 
 
 def _places(counts: Ints, starts: Ints, percentage: float, descending: bool) -> Ints:
-    """The row of the first value of each group, in order, that so many of its values do not exceed."""
+    """For each group, the row of the first value in order such that a share ``percentage`` of the group's values does
+    not come after it."""
     running = exact.running(counts)
     before, total = running[starts] - counts[starts], exact.sums(counts, starts)
     rank = np.clip(np.ceil(total * percentage).astype(np.int64), 1, total) - 1
@@ -92,9 +94,10 @@ def _places(counts: Ints, starts: Ints, percentage: float, descending: bool) -> 
 
 
 def _percentiles(column: pa.Array, counts: Ints, starts: Ints, percentage: float, descending: bool) -> Floats:
-    """Percentiles as Spark interpolates them: between the two values around (n - 1) · p, counted as the order goes."""
+    """Percentiles, interpolated as in Spark: between the two values around place (n - 1) · p in the order of the
+    call."""
     if pa.types.is_decimal(column.type):
-        column = column.cast(pa.string())  # Arrow's own way from a decimal to a double does not give the nearest one
+        column = column.cast(pa.string())  # Arrow's cast from decimal to double does not give the nearest double
     doubles = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     running = exact.running(counts)
     before, last = running[starts] - counts[starts], exact.sums(counts, starts) - 1
@@ -111,7 +114,7 @@ def _percentiles(column: pa.Array, counts: Ints, starts: Ints, percentage: float
 def _bits(function: str, column: pa.Array, counts: Ints, starts: Ints) -> Ints:
     integers = physical.fixed(column).astype(np.int64)
     if function == "bit_xor":
-        # An even number of copies cancels.
+        # An even number of copies cancels out.
         integers = np.where(counts % 2 == 1, integers, 0)
     combine = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor}[function]
     found: Ints = combine.reduceat(integers, starts)

@@ -1,8 +1,8 @@
-"""Arithmetic terms: integers that raise on overflow, doubles as IEEE has them, division that refuses zero.
+"""Arithmetic terms: integers that fail on overflow, IEEE doubles, division that fails on zero.
 
-The fast path is Arrow's checked kernel over the whole batch. Only when that reports an overflow are the rows found on
-which it happened (a second, slower pass): Spark forgets a failure in an operand that it did not need to look at, so
-the rows matter, not just the fact.
+The fast path is Arrow's checked kernel over the whole batch. Only if that reports an overflow, a second, slower pass
+finds the rows on which it happened. The rows matter, since Spark ignores a failure in an operand that it need not
+evaluate on a row.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INSTEAD = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}
 
 @dataclass(frozen=True)
 class Arithmetic(Term):
-    """``+ - *`` between two values of one numeric type, which is the result's type too."""
+    """``+ - *`` between two values of one numeric type, which is also the result's type."""
 
     operator: Operator
     left: Term
@@ -87,12 +87,12 @@ class Negate(Term):
 
 @dataclass(frozen=True)
 class Divide(Term):
-    """``/`` between doubles; a zero of either sign below the line fails."""
+    """``/`` between doubles; a divisor of 0.0 or -0.0 fails."""
 
     left: Term
     right: Term
     never_zero: bool
-    """The divisor is a literal other than zero."""
+    """Whether the divisor is a literal other than zero."""
 
     text: str
 
@@ -106,7 +106,7 @@ class Divide(Term):
 
     def value(self, frame: Frame) -> Value:
         left, right = self.left.value(frame), self.right.value(frame)
-        failed, why = in_order(right, left)  # Spark looks at the divisor first
+        failed, why = in_order(right, left)  # Spark evaluates the divisor first
         data = one_nan(pc.divide(left.data, right.data))
         if self.never_zero:
             return Value(data, failed, why)
@@ -118,7 +118,7 @@ class Divide(Term):
 
 @dataclass(frozen=True)
 class Remainder(Term):
-    """``%`` of an integer by a literal other than 0 and -1; the sign is the dividend's, as in Java."""
+    """``%`` of an integer by a literal other than 0 and -1. The result has the sign of the dividend, as in Java."""
 
     operand: Term
     divisor: int
@@ -135,7 +135,7 @@ class Remainder(Term):
 
 
 def one_nan(data: Any) -> Any:
-    """Give all NaNs the one bit pattern (the processor makes others: inf - inf has its sign bit set)."""
+    """Give all NaNs the same bit pattern. (Processors make others: the NaN of inf - inf has its sign bit set.)"""
     strange = pc.is_nan(data)
     if not pc.any(strange).as_py():
         return data
@@ -143,13 +143,14 @@ def one_nan(data: Any) -> Any:
 
 
 def failing(data: Any, over: Mask, what: Failure, failed: Mask | None, why: Failure | None) -> Value:
-    """The value with NULL on the rows that failed here, and these added to the rows that failed below."""
+    """The value with NULL on the rows that failed in this term (``over``), which are added to the rows that failed in
+    its operands (``failed``)."""
     kept = pc.if_else(pa.array(over), pa.scalar(None, data.type), data)
     return Value(kept, over, what) if failed is None else Value(kept, failed | over, why)
 
 
 def find_overflow(operator: Operator, left: Any, right: Any) -> tuple[pa.Array, Mask]:
-    """The wrapped result, and the rows (NULL in neither operand) on which it is not the true one."""
+    """The wrapped result, and whether it is wrong on each row (False where an operand is NULL)."""
     with np.errstate(over="ignore"):
         a, b = np.broadcast_arrays(numbers_of(left), numbers_of(right))
         match operator:
@@ -161,7 +162,7 @@ def find_overflow(operator: Operator, left: Any, right: Any) -> tuple[pa.Array, 
                 over = ((a ^ b) & (a ^ wrapped)) < 0
             case "*":
                 wrapped = a * b
-                # Dividing back finds every wrap but MIN * -1, which wraps to MIN itself.
+                # Dividing back finds every wrap except MIN * -1, which wraps to MIN itself.
                 divisor = np.where((a == 0) | (a == -1), np.ones_like(a), a)
                 over = (a != 0) & (a != -1) & ((wrapped // divisor != b) | (wrapped % divisor != 0))
                 over |= (a == -1) & (b == np.iinfo(b.dtype).min)
@@ -170,7 +171,7 @@ def find_overflow(operator: Operator, left: Any, right: Any) -> tuple[pa.Array, 
 
 
 def numbers_of(data: Any) -> Integers:
-    """The integers of an array or a scalar, with 0 for NULL."""
+    """The integers of an array or a scalar (as an array of one), with 0 for NULL."""
     if isinstance(data, pa.Scalar):
         return np.asarray([data.as_py() or 0], dtype=data.type.to_pandas_dtype())
     numbers: Integers = (pc.fill_null(data, 0) if data.null_count else data).to_numpy()

@@ -1,4 +1,4 @@
-"""Arrays and structs inside loops: the ways that a recursion keeps of the rows it came by."""
+"""Arrays and structs inside loops. A recursion uses them, for example, to keep the path by which it reached a row."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from holdfast.trace import physical
 
 @dataclass(frozen=True)
 class Joined(Term):
-    """Arrays one behind the other: NULL if one of them is. A part that is ``single`` is one element, which may be
-    NULL."""
+    """Concatenated arrays; NULL if one of them is NULL. A part that is ``single`` is one element, which may be NULL."""
 
     parts: tuple[Term, ...]
     single: tuple[bool, ...]
@@ -59,7 +58,7 @@ class Joined(Term):
 
 @dataclass(frozen=True)
 class Contained(Term):
-    """``array_contains``: NULL if it is not there but a NULL is."""
+    """``array_contains``; NULL if the element is not in the array but a NULL is."""
 
     array: Term
     element: Term
@@ -84,8 +83,8 @@ class Contained(Term):
 
 @dataclass(frozen=True)
 class Element(Term):
-    """The element at a place: counted from 0, or, if ``from_one``, from 1, or from the end if it is negative. It fails
-    where there is none."""
+    """The element at a place, counted from 0; if ``from_one``, counted from 1, or from the end if the place is
+    negative. Fails if there is no such element."""
 
     array: Term
     place: Term
@@ -148,7 +147,7 @@ class Struct(Term):
 
 @dataclass(frozen=True)
 class Field(OneOperand):
-    """A field of a struct; of NULL, NULL."""
+    """A field of a struct; NULL if the struct is NULL."""
 
     place: int
 
@@ -158,10 +157,10 @@ class Field(OneOperand):
 
 
 def rows_of(values: list[Value]) -> int:
-    """For how many rows there are values; 1 if all are one for all rows."""
+    """The number of rows of the values; 1 if all values are scalars."""
     return max([len(value.data) for value in values if not isinstance(value.data, pa.Scalar)], default=1)
 
 
 def whole(data: Any, rows: int) -> pa.Array:
-    """One value for each row."""
+    """The values as an array of ``rows`` rows; a scalar is repeated."""
     return pa.repeat(data, rows) if isinstance(data, pa.Scalar) else data

@@ -1,21 +1,20 @@
-"""From an expression of the plan to a term, or to None when Spark must run it.
+"""From an expression of the plan to a term, or to None if Spark must run it.
 
-The set is small on purpose. Whatever is not certain to give Spark's very bits is Spark's to run, and then the whole
-stretch is. Reasons for which an expression that looks harmless is not read:
+The native set is small on purpose. If it is not certain that an expression gives the same bits as in Spark, Spark runs
+it, and with it the whole stretch. Some expressions look harmless but are not native, for these reasons:
 
-- Failure under a condition (AND, OR, CASE, COALESCE, IN, ...): Spark's optimiser may move or drop what can fail.
-- Sums and products of integers of three or more operands with a literal among them: Spark collects the literals, which
-  changes where it overflows.
-- A failing comparison of a thing with itself: Spark knows the answer without looking.
-- A bigint compared with a double: Spark compares as doubles, or as bigints, as its optimiser likes.
-- Arithmetic of constants alone: Spark computes it before there are any rows.
+- A term that can fail under a condition (AND, OR, CASE, COALESCE, IN, ...): Spark's optimiser may move or drop it.
+- Sums and products of three or more integers with a literal among them: Spark collects the literals, which changes the
+  rows on which it overflows.
+- A comparison of an expression that can fail with itself: Spark knows the answer without evaluating it.
+- A bigint compared with a double: Spark's optimiser chooses whether to compare as doubles or as bigints.
+- Arithmetic of constants alone: Spark computes it once, before it reads any row.
 
-Spark has written out every cast, so the operands of a comparison or of arithmetic have one type.
+All casts are explicit in Spark's plan, so the operands of a comparison or of arithmetic have one type.
 
-Inside a loop there is no Spark to leave an expression to. There the set is larger (`written_functions`), and an
-expression is computed as it is written: its operands from left to right, what a condition excludes not at all. So it
-gives the bits that Spark gives, but where Spark's optimiser would have it fail earlier or not at all, it fails as the
-text says.
+Inside a loop, Spark cannot run an expression. There the set is larger (`written_functions`), and an expression is
+computed as written: operands from left to right, and operands that a condition excludes not at all. So it gives the
+same bits as in Spark. Where Spark's optimiser would make it fail earlier or not at all, it fails as written.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from holdfast.plan.types import arrow_type
 
 @dataclass(frozen=True)
 class Scope:
-    """What the columns of an expression are. ``as_written``: it is inside a loop."""
+    """The columns that an expression can read, as terms. ``as_written``: the expression is inside a loop."""
 
     columns: Mapping[str, Term]
     as_written: bool = False
@@ -62,18 +61,18 @@ _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _COMPARED = re.compile(
     r"boolean|tinyint|smallint|int|bigint|float|double|decimal.*|string|binary|date|timestamp(_ntz)?"
 )
-"""Types whose values are compared as Arrow compares them."""
+"""Types whose values Arrow compares like Spark."""
 
 _LONGEST = 1 << 20
 _LIKE = re.compile(r"(%*)([^%_]*)(%*)", re.DOTALL)
 
 
 class _NotNative(Exception):
-    """Not in the set that is computed natively: Spark runs it."""
+    """The expression is not in the native set: Spark must run it."""
 
 
 def read(tree: Tree, columns: Mapping[str, Term], *, as_written: bool = False) -> Term | None:
-    """The term that an expression over ``columns`` stands for; None if Spark must run it."""
+    """Compile an expression over ``columns`` to a term; None if Spark must run it."""
     try:
         return _term(tree, Scope(columns, as_written))
     except (_NotNative, NotWritten, SchemaError, RecursionError):
@@ -101,12 +100,12 @@ def _term(tree: Tree, scope: Scope) -> Term:
 
 
 def _written(tree: Operation, scope: Scope) -> Term:
-    """An operation that is computed inside loops only."""
+    """Compile an operation that is native only inside loops."""
     return written_function(tree, [_term(each, scope) for each in tree.operands])
 
 
 def _certain(tree: Tree, scope: Scope) -> Term:
-    """A term that cannot fail, or that is computed as it is written."""
+    """Compile an operand that is evaluated under a condition: it must not be able to fail, except inside a loop."""
     term = _term(tree, scope)
     if term.raises and not scope.as_written:
         raise _NotNative("can fail under a condition")
@@ -130,7 +129,7 @@ def _is_integer(kind: pa.DataType) -> bool:
 
 
 def _cast(tree: Operation, scope: Scope) -> Term:
-    """A value in a type that holds it: an integer in a wider one, an integer or a float in double."""
+    """A cast to a type that holds all values: from an integer to a wider one, from an integer or a float to double."""
     term, kind = _term(tree.operands[0], scope), arrow_type(tree.type)
     if term.type == kind:
         return term
@@ -149,7 +148,7 @@ def _cast(tree: Operation, scope: Scope) -> Term:
 
 
 def _compared(tree: Operation, left: Term, right: Term, scope: Scope) -> None:
-    """Check that comparing two terms gives what Spark's comparison gives."""
+    """Raise _NotNative unless comparing the two terms certainly gives the same answer as in Spark."""
     if left.type != right.type or not _COMPARED.fullmatch(tree.operands[0].type):
         raise _NotNative(f"comparison of {left.type} with {right.type}")
     if scope.as_written:
@@ -203,7 +202,7 @@ def _in(tree: Operation, scope: Scope) -> Term:
         if not isinstance(each, Constant) or each.type != term.type:
             raise _NotNative("IN a list of expressions")
         found.append(each.content)
-    # Ten is where Spark goes over to a hash set, whose idea of equal floats is another.
+    # Above ten choices Spark uses a hash set, which defines the equality of floats differently.
     if not _COMPARED.fullmatch(tree.operands[0].type) or (len(found) > 10 and term.type in (FLOAT, DOUBLE)):
         raise _NotNative("IN of that type")
     known = tuple(each for each in found if each is not None)
@@ -255,8 +254,8 @@ def _arithmetic(tree: Operation, scope: Scope) -> Term:
 
 
 def _check_operands(*operands: Term) -> None:
-    """Arithmetic needs a column somewhere below: what is the same for all rows (COALESCE(1, 2) + 1) Spark computes
-    before there are any, and its failures are not ours to time."""
+    """Raise _NotNative for arithmetic without a column below it, or with a NULL literal. Spark computes constant
+    expressions such as COALESCE(1, 2) + 1 before it reads any row, so they may fail at another time."""
     below = list(operands)
     for term in below:
         below.extend(term.operands)

@@ -1,8 +1,8 @@
-"""Terms that look at some of their operands under a condition: AND, OR, CASE, COALESCE.
+"""Terms that evaluate some of their operands under a condition: AND, OR, CASE, COALESCE.
 
-They look at their operands in the order in which they are written: one that need not be looked at on a row does not
-fail there. Spark's optimiser may choose another order, so outside of loops `compile_term` gives them operands that
-cannot fail.
+Operands are evaluated in the order in which they are written. If an operand need not be evaluated on a row, its failure
+there is ignored. Spark's optimiser may choose another order, so outside loops `compile_term` only gives these terms
+operands that cannot fail.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Logic(Term):
 
 @dataclass(frozen=True)
 class Not(Term):
-    """NOT; of NULL it is NULL."""
+    """NOT; NULL if the operand is NULL."""
 
     operand: Term
 
@@ -71,7 +71,7 @@ class Choose(Term):
         default = self.default.value(frame)
         chosen = default.data
         for test, value in zip(reversed(tests), reversed(values), strict=True):
-            # A condition that is NULL is not true; if_else would make the result NULL.
+            # A NULL condition counts as false; if_else would make the result NULL.
             chosen = pc.if_else(pc.fill_null(test.data, False), value.data, chosen)
         if all(each.failed is None for each in (*tests, *values, default)):
             return Value(chosen)

@@ -1,14 +1,15 @@
-"""Decimal arithmetic: Spark's result types, its rounding and its overflows.
+"""Decimal arithmetic with Spark's result types, rounding and overflows.
 
-Types. Spark gives ``+ - * /`` of decimals the precision and scale that hold every result; where that is more than 38
-digits it gives up digits behind the point, down to six, and then the result is rounded (half away from zero), and may
-overflow.
+Types. Spark gives ``+ - * /`` of decimals the precision and scale that hold every result. If that is more than 38
+digits, it reduces the digits after the decimal point, but not below six; then the result is rounded (half away from
+zero) and may overflow.
 
-How. Where the exact type has at most 38 digits Arrow's own kernels give it. Beyond, the exact result is made in 256
-bits, rounded, and compared with the bounds of 38 digits. A quotient is made of whole numbers of any size: Spark rounds
-it to 39 places first, and to the result's scale then, and so do we.
+How. If the exact type has at most 38 digits, Arrow's kernels compute it. Otherwise the exact result is computed in 256
+bits, rounded, and compared with the bounds of 38 digits. A quotient is computed with Python integers of any size: like
+Spark, it is cut to 39 places first and then rounded to the result's scale.
 
-Cost: one Arrow pass per operation in 128 bits, about four in 256. Division: some object operations of NumPy per batch.
+Cost: one Arrow pass per operation in 128 bits, about four in 256. Division: a few NumPy operations on Python objects
+per batch.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _KERNELS: dict[str, Callable[[Any, Any], Any]] = {"+": pc.add, "-": pc.subtract,
 
 
 def decimal_of(kind: pa.DataType) -> pa.DataType | None:
-    """The decimal type that Spark takes a number's type for; None if it takes it for none."""
+    """The decimal type to which Spark converts a number's type; None if it is not a decimal or an integer."""
     if pa.types.is_decimal128(kind):
         return kind
     return pa.decimal128(_DIGITS[kind], 0) if kind in _DIGITS else None
 
 
 def holds(wide: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether every value of type ``kind`` is one of the decimal type ``wide``."""
+    """Whether the decimal type ``wide`` holds every value of type ``kind``."""
     narrow = decimal_of(kind)
     return (
         narrow is not None
@@ -55,7 +56,7 @@ def holds(wide: pa.DataType, kind: pa.DataType) -> bool:
 
 
 def exact_type(operator: Operator, left: pa.DataType, right: pa.DataType) -> tuple[int, int]:
-    """Precision and scale that hold every result."""
+    """The precision and scale that hold every result of ``+ - *``."""
     if operator == "*":
         return left.precision + right.precision + 1, left.scale + right.scale
     scale = max(left.scale, right.scale)
@@ -63,13 +64,13 @@ def exact_type(operator: Operator, left: pa.DataType, right: pa.DataType) -> tup
 
 
 def quotient_type(left: pa.DataType, right: pa.DataType) -> tuple[int, int]:
-    """Precision and scale that Spark wants for a quotient, before they are cut to 38 digits."""
+    """The precision and scale of a quotient in Spark, before they are reduced to 38 digits."""
     scale = max(_KEPT, left.scale + right.precision + 1)
     return left.precision - left.scale + right.scale + scale, scale
 
 
 def adjusted(precision: int, scale: int) -> pa.DataType:
-    """The type with at most 38 digits that Spark makes of it."""
+    """The type that Spark uses for this precision and scale: with at most 38 digits."""
     if precision <= MOST:
         return pa.decimal128(precision, scale)
     return pa.decimal128(MOST, max(MOST - (precision - scale), min(scale, _KEPT)))
@@ -105,12 +106,12 @@ class DecimalArithmetic(Term):
 
 @dataclass(frozen=True)
 class DecimalDivide(Term):
-    """``/`` between two decimals; a zero below the line fails."""
+    """``/`` between two decimals; a divisor of zero fails."""
 
     left: Term
     right: Term
     never_zero: bool
-    """The divisor is a literal other than zero."""
+    """Whether the divisor is a literal other than zero."""
 
     text: str
 
@@ -125,7 +126,7 @@ class DecimalDivide(Term):
 
     def value(self, frame: Frame) -> Value:
         left, right = self.left.value(frame), self.right.value(frame)
-        failed, why = in_order(right, left)  # Spark looks at the divisor first
+        failed, why = in_order(right, left)  # Spark evaluates the divisor first
         rows = max(len(each.data) for each in (left, right) if isinstance(each.data, pa.Array))
         above, below = _array(left.data, rows), _array(right.data, rows)
         nulls = _mask(pc.or_(above.is_null(), below.is_null()))
@@ -135,7 +136,7 @@ class DecimalDivide(Term):
         quotient = _rounded(quotient, 10 ** (_QUOTIENT_SCALE - self.type.scale))
         over = (np.abs(quotient) >= 10**self.type.precision) & ~nulls & ~zero
         found = Value(as_decimals(np.where(nulls | over, 0, quotient), self.type, nulls), failed, why)
-        # Only the rows that fail are NULL: whoever does not look at those has the others as they are.
+        # Only the rows that fail become NULL: a term above may ignore the failures and use the other rows.
         for wrong, what in ((zero, by_zero(self.text)), (over, out_of_range(self.type, self.text))):
             if wrong.any():
                 found = failing(found.data, wrong.astype(np.bool_), what, found.failed, found.why)
@@ -143,7 +144,7 @@ class DecimalDivide(Term):
 
 
 def _divided(dividend: Numbers, divisor: Numbers, above: int, below: int) -> Numbers:
-    """The quotient as a whole number of units at 39 places behind the point, the rest cut off, as Spark does."""
+    """The quotient times 10^39 as a whole number, truncated, as in Spark."""
     shift = below - above + _QUOTIENT_SCALE
     top, bottom = (dividend * 10**shift, divisor) if shift >= 0 else (dividend, divisor * 10**-shift)
     sign = np.where((top < 0) != (bottom < 0), -1, 1)
@@ -160,7 +161,7 @@ def _rounded(numbers: Numbers, unit: int) -> Numbers:
 
 
 def whole_numbers(column: pa.Array) -> Numbers:
-    """The digits of decimals as Python integers; what a NULL holds means nothing."""
+    """The unscaled values of decimals as Python integers. The number of a NULL has no meaning."""
     words = np.frombuffer(column.buffers()[1], np.uint64)[2 * column.offset : 2 * (column.offset + len(column))]
     low, high = words[0::2].astype(np.object_), words[1::2].view(np.int64).astype(np.object_)
     result: Numbers = high * (1 << 64) + low
@@ -168,7 +169,7 @@ def whole_numbers(column: pa.Array) -> Numbers:
 
 
 def as_decimals(numbers: Numbers, kind: pa.DataType, nulls: Mask) -> pa.Array:
-    """Python integers as the digits of decimals of type ``kind``; they must fit."""
+    """Decimals of type ``kind`` with these unscaled values, which must fit."""
     words = np.empty((len(numbers), 2), np.uint64)
     words[:, 0] = (numbers & ((1 << 64) - 1)).astype(np.uint64)
     words[:, 1] = ((numbers >> 64) & ((1 << 64) - 1)).astype(np.uint64)
@@ -177,7 +178,7 @@ def as_decimals(numbers: Numbers, kind: pa.DataType, nulls: Mask) -> pa.Array:
 
 
 def _fitted(exact: Any, kind: pa.DataType, text: str, failed: Mask | None, why: Failure | None) -> Value:
-    """Decimals of 256 bits, rounded to ``kind``."""
+    """Round decimals of 256 bits to ``kind``. Rows that do not fit fail."""
     if exact.type.scale > kind.scale:
         exact = pc.round(exact, ndigits=kind.scale, round_mode="half_towards_infinity")
     bound = pa.scalar(Decimal(10) ** (kind.precision - kind.scale), exact.type)

@@ -1,12 +1,12 @@
 """Linear stretches computed natively: filter and projection over Arrow columns, without Spark.
 
-A stretch is a predicate and outputs, compiled once from expressions (`compile_stretch`) to terms, and applied to every
-batch of every epoch (`NativeStretch.run`). `compile_stretch` answers None for whatever is outside the small set in
-which we match Spark 4 in ANSI mode bit for bit (see `compile_term`); then Spark runs the stretch.
+A stretch is a predicate and outputs. It is compiled once from expressions to terms (`compile_stretch`), and applied to
+every batch of every epoch (`NativeStretch.run`). `compile_stretch` returns None for expressions outside the small set
+that matches Spark 4 in ANSI mode bit for bit (see `compile_term`); then Spark runs the stretch.
 
-Files: `compile_term` (expressions → terms), `same_terms` (what Spark takes for the same), `terms` and `arithmetic`
-(what is computed). Cost of a run: one kernel pass per term; a column that is only passed on is not copied unless rows
-are filtered out.
+Files: `compile_term` (expressions → terms), `same_terms` (terms that Spark considers equal), `terms` and `arithmetic`
+(the terms). Cost of a run: one kernel pass per term; a column that is only passed on is not copied unless rows are
+filtered out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class NativeStretch(NativeStep):
     outputs: tuple[Term, ...]
 
     def run(self, change: pa.Table) -> pa.Table:
-        """The change of the outputs: the rows that the predicate keeps, each with its diff."""
+        """Return the outputs of the rows that the predicate keeps, each with the row's diff. Raises EvaluationError if
+        an expression fails on one of these rows."""
         names = [f"c{index}" for index in range(len(self.outputs))]
         fields = [*zip(names, (term.type for term in self.outputs), strict=True), ("_diff", pa.int64())]
         schema = pa.schema([pa.field(name, kind) for name, kind in fields])
@@ -41,7 +42,7 @@ class NativeStretch(NativeStep):
 
 
 def compile_stretch(step: Linear, *, as_written: bool = False) -> NativeStretch | None:
-    """Compile a filter and projection. None: Spark must run it. ``as_written``: inside a loop."""
+    """Compile a filter and projection; None if Spark must run it. ``as_written``: the step is inside a loop."""
     known = columns_by_name(step.input)
     kept = None
     if step.predicate is not None:
@@ -74,7 +75,7 @@ def _apply_batch(stretch: NativeStretch, batch: pa.RecordBatch, schema: pa.Schem
 
 
 def _only(batch: pa.RecordBatch, needed: Sequence[int], mask: pa.BooleanArray) -> pa.RecordBatch:
-    """The rows of ``mask`` of the columns ``needed``, at their old places; the others are left empty (null type)."""
+    """Filter the columns ``needed`` by ``mask``. Columns keep their places; all others become columns of type null."""
     count = mask.true_count
     columns = [pa.nulls(count)] * batch.num_columns
     for index in needed:
@@ -83,7 +84,7 @@ def _only(batch: pa.RecordBatch, needed: Sequence[int], mask: pa.BooleanArray) -
 
 
 def as_array(value: Value, rows: int) -> pa.Array:
-    """The values as an array. Raises for rows on which the expression failed."""
+    """The values as an array of ``rows`` rows. Raises EvaluationError if the expression failed on a row."""
     if value.failed is not None and value.failed.any():
         assert value.why is not None
         condition, words, text = value.why

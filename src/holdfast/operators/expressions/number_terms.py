@@ -1,4 +1,4 @@
-"""Functions of numbers and days inside loops, with Java's integers: they wrap, or fail, where Spark's do."""
+"""Functions of numbers and days inside loops, with Java's integers: they wrap or fail where Spark's functions do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from holdfast.operators.expressions.terms import (
 
 @dataclass(frozen=True)
 class OneOperand(Term):
-    """A function of one value, which gives NULL of NULL."""
+    """A function of one value; NULL if the value is NULL."""
 
     operand: Term
 
@@ -38,7 +38,7 @@ class OneOperand(Term):
 
 @dataclass(frozen=True)
 class Absolute(OneOperand):
-    """``abs``: of the least integer it fails."""
+    """``abs``; fails for the least integer of the type."""
 
     text: str
 
@@ -60,7 +60,7 @@ class Absolute(OneOperand):
 
 @dataclass(frozen=True)
 class Extreme(Term):
-    """``greatest`` or ``least`` of the values that are not NULL; of several equal ones, the first."""
+    """``greatest`` or ``least`` of the values that are not NULL; of equal values, the first."""
 
     greatest: bool
     choices: tuple[Term, ...]
@@ -74,7 +74,7 @@ class Extreme(Term):
         best = values[0].data
         for value in values[1:]:
             better = compare("<", best, value.data) if self.greatest else compare("<", value.data, best)
-            # Where one of the two is NULL the other is taken; where neither is better, the first.
+            # If one of the two is NULL, the other is taken; if neither is better, the first.
             taken = pc.or_(pc.fill_null(better, False), pc.is_null(best))
             best = pc.if_else(pc.and_(taken, pc.is_valid(value.data)), value.data, best)
         return Value(best, *looked_at([(value, None) for value in values]))
@@ -82,7 +82,7 @@ class Extreme(Term):
 
 @dataclass(frozen=True)
 class IntegerDivide(Term):
-    """``div``: towards zero; by zero, and the least integer by -1, it fails."""
+    """``div``, rounding towards zero; fails for a divisor of zero, and for the least bigint divided by -1."""
 
     left: Term
     right: Term
@@ -98,7 +98,7 @@ class IntegerDivide(Term):
 
     def value(self, frame: Frame) -> Value:
         left, right = self.left.value(frame), self.right.value(frame)
-        failed, why = in_order(right, left)  # Spark looks at the divisor first
+        failed, why = in_order(right, left)  # Spark evaluates the divisor first
         a, b = np.broadcast_arrays(numbers_of(left.data).astype(np.int64), numbers_of(right.data).astype(np.int64))
         nulls = np.broadcast_to(null_rows(left.data) | null_rows(right.data), a.shape)
         least = (a == np.iinfo(np.int64).min) & (b == -1)
@@ -115,7 +115,8 @@ class IntegerDivide(Term):
 
 @dataclass(frozen=True)
 class Modulo(Term):
-    """``%``, with the dividend's sign, or ``pmod``, which is not negative if the divisor is positive. By 0 it fails."""
+    """``%``, which has the sign of the dividend, or ``pmod``, which is not negative if the divisor is positive. Fails
+    for a divisor of 0."""
 
     left: Term
     right: Term
@@ -135,13 +136,13 @@ class Modulo(Term):
         failed, why = in_order(right, left)
         a, b = np.broadcast_arrays(numbers_of(left.data), numbers_of(right.data))
         nulls = np.broadcast_to(null_rows(left.data) | null_rows(right.data), a.shape)
-        # The least integer by -1 is an overflow to the processor, and 0 to Java.
+        # The least integer modulo -1 overflows in the processor, but is 0 in Java.
         odd = (b == 0) if pa.types.is_floating(self.type) else (b == 0) | (b == -1)
         safe = np.where(odd, np.ones_like(b), b)
         with np.errstate(all="ignore"):
             rest = np.fmod(a, safe)
             if self.positive:
-                # Java adds in an int what is smaller than that.
+                # Java adds integers that are smaller than an int as ints.
                 wide = np.int32 if rest.dtype.kind == "i" and rest.dtype.itemsize < 4 else rest.dtype
                 rest = np.where(rest < 0, np.fmod(rest.astype(wide) + safe, safe), rest).astype(rest.dtype)
         data = one_nan(pa.array(rest, self.type, mask=nulls))
@@ -181,7 +182,7 @@ class Complement(OneOperand):
 
 @dataclass(frozen=True)
 class Shift(Term):
-    """``<<`` or ``>>``; as in Java, by the last bits of the number of places."""
+    """``<<`` or ``>>``. As in Java, only the last bits (5 or 6) of the number of places count."""
 
     left_wards: bool
     operand: Term
@@ -202,7 +203,7 @@ class Shift(Term):
 
 @dataclass(frozen=True)
 class Whole(OneOperand):
-    """``floor`` or ``ceil`` of a double as a bigint; it fails if that has no place for it."""
+    """``floor`` or ``ceil`` of a double as a bigint; fails if the result does not fit."""
 
     down: bool
     text: str
@@ -233,7 +234,8 @@ class Root(OneOperand):
 
 @dataclass(frozen=True)
 class Narrowed(OneOperand):
-    """An integer, or a double without its fraction, in a type of integers that may not hold it: then it fails."""
+    """A cast of an integer, or of a double without its fraction, to an integer type; fails if the value does not
+    fit."""
 
     whole: bool
     """Whether the operand is an integer."""
@@ -268,7 +270,7 @@ class Narrowed(OneOperand):
 
 @dataclass(frozen=True)
 class ShiftedDay(Term):
-    """A day so many days later, or earlier; or the number of days between two. Numbers of days wrap, as in Java."""
+    """A date plus or minus a number of days; or the number of days between two dates. Overflows wrap, as in Java."""
 
     start: Term
     by: Term
@@ -288,7 +290,7 @@ class ShiftedDay(Term):
 
 
 def reals_of(data: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The doubles of an array or a scalar, with 0 for NULL."""
+    """The doubles of an array or a scalar (as an array of one), with 0 for NULL."""
     if isinstance(data, pa.Scalar):
         return np.asarray([data.as_py() or 0.0])
     found: np.ndarray[Any, np.dtype[np.float64]] = pc.fill_null(data, 0.0).to_numpy()
@@ -296,7 +298,7 @@ def reals_of(data: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def saturated(reals: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Doubles without fractions as bigints, as Java makes them: the nearest one, and 0 of NaN."""
+    """Doubles without fractions as bigints, as in Java: out of range, the nearest bigint; 0 for NaN."""
     most = 2.0**63
     inside: Mask = (reals >= -most) & (reals < most)
     found = np.where(inside, reals, 0.0).astype(np.int64)

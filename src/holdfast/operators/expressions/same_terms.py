@@ -1,9 +1,9 @@
-"""Which terms Spark takes for the same, and what follows from it for terms that can fail.
+"""Terms that Spark considers equal, and the consequences for terms that can fail.
 
-Spark's ``semanticEquals`` flattens chains of ``+`` and of ``*`` and forgets the order of their operands; it computes
-such twins once, ahead of everything else. So twins written differently may get each other's bits (a + b + c is not
-c + b + a in doubles, and overflows elsewhere in integers), and a twin that would not have been looked at, because the
-operand before it is NULL, is looked at after all. A stretch with such twins is Spark's to run.
+Spark's ``semanticEquals`` flattens chains of ``+`` and of ``*`` and ignores the order of their operands. Spark computes
+such *twins* once, before everything else. So twins that are written differently may get each other's bits (a + b + c
+is not c + b + a in doubles, and integers may overflow on other rows). And a twin that would not be evaluated, because
+the operand before it is NULL, is evaluated nevertheless. So Spark must run a stretch with such twins.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ _SUMS_AND_PRODUCTS = (Arithmetic, DecimalArithmetic)
 
 
 def operands_of(term: Term) -> list[Term]:
-    """The operands of a chain of one commutative operator: a, b, c of (a + b) + c. Of anything else, itself."""
+    """The operands of a chain of one commutative operator: a, b, c for (a + b) + c. For any other term, the term
+    itself."""
     if not isinstance(term, _SUMS_AND_PRODUCTS) or term.operator == "-":
         return [term]
     found: list[Term] = []
     for side in (term.left, term.right):
-        # The types of a chain of decimals differ from link to link.
+        # In a chain of decimals, every operation has another type.
         alike = type(side) is type(term) and (isinstance(term, DecimalArithmetic) or side.type == term.type)
         alike = alike and getattr(side, "operator", "") == term.operator
         found.extend(operands_of(side) if alike else [side])
@@ -32,7 +33,7 @@ def operands_of(term: Term) -> list[Term]:
 
 
 def meaning(term: Term) -> str:
-    """A text that is equal for all terms that Spark may take for the same."""
+    """A text that is equal for all terms that Spark may consider equal."""
     if isinstance(term, ColumnTerm):
         return f"#{term.position}"
     if isinstance(term, Constant):
@@ -41,11 +42,11 @@ def meaning(term: Term) -> str:
     if len(chain) > 1 and isinstance(term, _SUMS_AND_PRODUCTS):
         return f"({f' {term.operator} '.join(sorted(meaning(operand) for operand in chain))})"
     if isinstance(term, Compare):
-        # a > b is b < a to Spark, and a = b is b = a; which operand it looks at first is then its choice.
+        # For Spark, a > b equals b < a, and a = b equals b = a. So it may evaluate either operand first.
         sides = [meaning(term.left), meaning(term.right)]
         sides = sorted(sides) if term.operator == "=" else sides[::-1] if term.operator in (">", ">=") else sides
         return f"Compare[{term.operator.replace('>', '<')}]({', '.join(sides)})"
-    # Coarser than Spark: the fields that are not operands are left out, but for the operator's name.
+    # Coarser than in Spark: of the fields that are not operands, only the operator and the type are used.
     inner = ", ".join(meaning(operand) for operand in term.operands)
     return f"{type(term).__name__}[{getattr(term, 'operator', '')} {term.type}]({inner})"
 
@@ -55,7 +56,7 @@ def same_meaning(left: Term, right: Term) -> bool:
 
 
 def has_twins(roots: Sequence[Term]) -> bool:
-    """True if some arithmetic among what one pass computes has a twin that makes its result uncertain."""
+    """Whether a term among those computed in one pass has a twin that makes its result uncertain."""
     seen: dict[str, list[tuple[Term, bool]]] = defaultdict(list)
     for root in roots:
         for term, lazy in _walk(root, lazy=False):
@@ -72,7 +73,7 @@ def has_twins(roots: Sequence[Term]) -> bool:
 
 
 def _walk(term: Term, lazy: bool) -> Iterator[tuple[Term, bool]]:
-    """Every term below, and whether Spark might not look at it because the operand before it is NULL."""
+    """The term and all terms below it; and whether Spark may skip each, because the operand before it is NULL."""
     yield term, lazy
     second = {Arithmetic: 1, DecimalArithmetic: 1, Compare: 1, Divide: 0, DecimalDivide: 0}.get(type(term))
     for index, operand in enumerate(term.operands):

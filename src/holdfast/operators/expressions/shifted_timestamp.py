@@ -1,6 +1,6 @@
-"""A timestamp plus or minus a constant interval of hours, minutes or seconds: so many microseconds.
+"""A timestamp plus or minus a constant interval of hours, minutes or seconds, in microseconds.
 
-Days and more are not here, nor are 24 hours: in Spark they are days of the session's time zone.
+Intervals of a day (24 hours) or more are not native: in Spark they are calendar days of the session's time zone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.operators.expressions.terms import Frame, Term, Value, overflow
 
 @dataclass(frozen=True)
 class Shifted(Term):
-    """``operand``, a timestamp, moved by so many microseconds."""
+    """``operand``, a timestamp, plus ``micros`` microseconds; fails on overflow."""
 
     operand: Term
     micros: int

@@ -1,18 +1,19 @@
-"""Terms: the expressions of a linear stretch, and how they are computed over a batch.
+"""Terms: the expressions of a linear stretch, and their evaluation over a batch.
 
-Representation. A term is a frozen dataclass with the Arrow type of its value; a tree of them is what `reading` makes
-of an expression's text. ``value(frame)`` computes it over a batch: ``frame[i]`` is the batch's column *i*.
+Representation. A term is a frozen dataclass with the Arrow type of its value. `compile_term.read` makes a tree of terms
+from an expression. ``value(frame)`` computes a term over a batch: ``frame[i]`` is the batch's column *i*.
 
-Invariant. For every row a term gives the very bits that Spark 4 gives in ANSI mode, or fails where Spark fails:
+Invariant. For every row a term gives the same bits as Spark 4 in ANSI mode, or fails where Spark fails:
 
-- NULL in, NULL out, but for the operators that look at it; AND and OR are three-valued.
-- Floats compare in Spark's order: NaN equals NaN and is greater than all else; -0.0 equals 0.0. A NaN that arithmetic
-  makes has the one bit pattern that NaNs have in flight.
-- Failure is lazy, as in Spark. A row on which a term fails (an overflow, a division by zero) is remembered in
-  ``Value.failed``, and holds NULL. An operator whose first operand is NULL does not look at its second, so the second's
-  failure is forgotten there. What is left at the root of an expression is raised by the caller.
+- NULL in, NULL out, except for operators that test for NULL; AND and OR are three-valued.
+- Floats compare in Spark's order: NaN equals NaN and is greater than all other values; -0.0 equals 0.0. All NaNs that
+  arithmetic makes have the same bit pattern (`arithmetic.one_nan`).
+- Failure is lazy, as in Spark. A row on which a term fails (an overflow, a division by zero) is recorded in
+  ``Value.failed``, and its value is NULL. An operator whose first operand is NULL does not evaluate its second operand,
+  so the second operand's failure on this row is ignored. The caller raises the failures left at the root of an
+  expression.
 
-Cost: one pass of an Arrow kernel per term; failures cost more, but only when they happen.
+Cost: one pass of an Arrow kernel per term; failures cost more, but only if they happen.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Comparison = Literal["=", "<", "<=", ">", ">="]
 
 
 class Failure(NamedTuple):
-    """Why a term fails on a row: Spark's name for the error, Spark's words, and the expression."""
+    """Why a term fails on a row: Spark's error condition, Spark's message, and the text of the expression."""
 
     condition: str
     words: str
@@ -45,7 +46,7 @@ def by_zero(text: str) -> Failure:
 
 
 def overflow(kind: pa.DataType, text: str, instead: str = "") -> Failure:
-    """``instead``: the function that gives NULL."""
+    """The failure of an integer overflow. ``instead``: the function that gives NULL instead of failing."""
     word = {pa.int8(): "byte", pa.int16(): "short", pa.int32(): "integer"}.get(kind, "long")
     advice = f" Use '{instead}' to tolerate overflow and return NULL instead." if instead else ""
     return Failure("ARITHMETIC_OVERFLOW", f"{word} overflow.{advice}", text)
@@ -57,16 +58,18 @@ def out_of_range(kind: pa.DataType, text: str) -> Failure:
 
 
 class Value(NamedTuple):
-    """A term's values over a batch: an array, or one scalar for all rows; and the rows on which it failed."""
+    """A term's values over a batch (an array, or one scalar for all rows), and the rows on which it failed."""
 
     data: Any
     failed: Mask | None = None
+    """Whether the term failed on each row; None if it failed on none."""
+
     why: Failure | None = None
 
 
 @dataclass(frozen=True)
 class Term:
-    """An expression. ``raises``: some row can make it fail."""
+    """An expression. ``raises``: whether it can fail on some row."""
 
     type: pa.DataType
 
@@ -84,7 +87,7 @@ class Term:
 
 @dataclass(frozen=True)
 class ColumnTerm(Term):
-    """A column of the input, as it is."""
+    """A column of the input."""
 
     position: int
 
@@ -94,7 +97,7 @@ class ColumnTerm(Term):
 
 @dataclass(frozen=True)
 class Constant(Term):
-    """A literal. ``content`` is a plain Python value that Arrow takes for ``type``; None is NULL."""
+    """A literal. ``content`` is a Python value that Arrow accepts for ``type``; None is NULL."""
 
     content: object
 
@@ -104,7 +107,8 @@ class Constant(Term):
 
 @dataclass(frozen=True)
 class Widen(Term):
-    """A number in a wider type: any smaller integer in a larger one, an integer or a float in a double."""
+    """A cast of a number to a wider type: an integer to a wider integer, an integer or a float to a double, or a number
+    to a decimal type that holds all its values."""
 
     operand: Term
 
@@ -114,7 +118,7 @@ class Widen(Term):
 
     def value(self, frame: Frame) -> Value:
         inner = self.operand.value(frame)
-        # Not `safe`: a bigint above 2^53 is rounded to the nearest double, as in Java.
+        # With safe=False a bigint above 2^53 is rounded to the nearest double, as in Java.
         return inner._replace(data=pc.cast(inner.data, self.type, safe=False))
 
 
@@ -173,7 +177,7 @@ class IsNull(Term):
 
 @dataclass(frozen=True)
 class IsNan(Term):
-    """``isnan``; of NULL it is false."""
+    """``isnan``; false for NULL."""
 
     operand: Term
 
@@ -188,7 +192,7 @@ class IsNan(Term):
 
 @dataclass(frozen=True)
 class MemberOf(Term):
-    """``IN`` a list of literals of the operand's type. ``unknown``: NULL is in the list, so that "no" becomes NULL."""
+    """``IN`` a list of literals of the operand's type. ``unknown``: NULL is in the list, so false becomes NULL."""
 
     operand: Term
     choices: tuple[object, ...]
@@ -202,7 +206,7 @@ class MemberOf(Term):
         inner = self.operand.value(frame)
         data, kind = inner.data, self.operand.type
         if pa.types.is_floating(kind):
-            # `is_in` compares bits, and would take -0.0 for another number than 0.0.
+            # `is_in` compares bits, so it would not find that -0.0 equals 0.0.
             found = pa.scalar(False)
             for choice in self.choices:
                 found = pc.or_(found, compare("=", data, pa.scalar(choice, kind)))
@@ -215,7 +219,7 @@ class MemberOf(Term):
 
 @dataclass(frozen=True)
 class Like(Term):
-    """``LIKE`` a pattern whose only wildcards are a ``%`` in front, at the end, or both."""
+    """``LIKE`` a pattern whose only wildcards are ``%`` at the start, at the end, or both."""
 
     operand: Term
     where: Literal["start", "end", "inside", "whole", "any"]
@@ -245,7 +249,7 @@ class Like(Term):
 
 @dataclass(frozen=True)
 class Matches(Term):
-    """``LIKE`` a pattern with wildcards anywhere, and without escapes."""
+    """``LIKE`` a pattern with wildcards anywhere, but without escapes."""
 
     operand: Term
     pattern: str
@@ -261,7 +265,7 @@ class Matches(Term):
 
 @dataclass(frozen=True)
 class Substring(Term):
-    """``substring`` from the place ``start``, counted from 0, of ``length`` characters."""
+    """``substring`` of ``length`` characters, from the place ``start`` (counted from 0)."""
 
     operand: Term
     start: int
@@ -298,7 +302,7 @@ def compare(operator: Comparison, left: Any, right: Any) -> Any:
     match operator:
         case "=":
             plain = pc.equal(left, right)
-            # A literal is never NaN: then IEEE's equality is Spark's.
+            # A scalar is a literal, and a literal is never NaN, so IEEE equality is Spark's equality.
             if not floating or isinstance(left, pa.Scalar) or isinstance(right, pa.Scalar):
                 return plain
             return pc.or_(plain, pc.and_(pc.is_nan(left), pc.is_nan(right)))
@@ -316,7 +320,7 @@ def compare(operator: Comparison, left: Any, right: Any) -> Any:
 
 
 def truth(data: Any) -> Mask:
-    """Where booleans are true: one for each row, or one for all."""
+    """Whether booleans are true: an answer per row, or one answer for a scalar."""
     if isinstance(data, pa.Scalar):
         return np.asarray([bool(data.as_py())])
     found: Mask = pc.fill_null(data, False).to_numpy(zero_copy_only=False)
@@ -324,7 +328,8 @@ def truth(data: Any) -> Mask:
 
 
 def looked_at(parts: Sequence[tuple[Value, Mask | None]]) -> tuple[Mask | None, Failure | None]:
-    """Where values fail, given the rows on which each is looked at (None: on all)."""
+    """The rows on which an expression fails, and why, given its operands and the rows on which each operand is
+    evaluated (None: on all)."""
     failed: Mask | None = None
     why: Failure | None = None
     for value, rows in parts:
@@ -336,7 +341,8 @@ def looked_at(parts: Sequence[tuple[Value, Mask | None]]) -> tuple[Mask | None, 
 
 
 def in_turn(values: Sequence[Value]) -> tuple[Mask | None, Failure | None]:
-    """Where a function fails by its arguments: Spark looks at each only where those before it are not NULL."""
+    """The rows on which a function fails because of its arguments. Spark evaluates an argument only where all arguments
+    before it are not NULL."""
     if all(value.failed is None for value in values):
         return None, None
     parts: list[tuple[Value, Mask | None]] = []
@@ -348,7 +354,8 @@ def in_turn(values: Sequence[Value]) -> tuple[Mask | None, Failure | None]:
 
 
 def in_order(first: Value, second: Value) -> tuple[Mask | None, Failure | None]:
-    """Where an operator fails by its operands: Spark looks at the second only where the first is not NULL."""
+    """The rows on which an operator fails because of its operands. Spark evaluates the second operand only where the
+    first is not NULL."""
     if second.failed is None:
         return first.failed, first.why
     lazy = second.failed

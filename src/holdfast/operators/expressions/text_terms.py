@@ -1,6 +1,6 @@
-"""Functions of texts inside loops: what Spark's ``UTF8String`` does, character by character.
+"""Functions of strings inside loops, with the results of Spark's ``UTF8String``, character by character.
 
-All but `Concat` and `Spelled` go row by row: they are functions of several columns, for which Arrow has no kernels.
+All except `Concat` and `Spelled` run row by row: they are functions of several columns, for which Arrow has no kernels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST, _LEAST = 2**31 - 1, -(2**31)
 
 @dataclass(frozen=True)
 class Concat(Term):
-    """Texts one behind the other; NULL if one of them is."""
+    """Concatenated strings; NULL if one of them is NULL."""
 
     parts: tuple[Term, ...]
 
@@ -39,7 +39,7 @@ class Concat(Term):
 
 @dataclass(frozen=True)
 class ConcatWith(Term):
-    """Texts one behind the other, without those that are NULL, with a text between them."""
+    """``concat_ws``: the strings that are not NULL, with a separator between them; NULL if the separator is NULL."""
 
     between: Term
     parts: tuple[Term, ...]
@@ -60,7 +60,7 @@ class ConcatWith(Term):
 
 @dataclass(frozen=True)
 class Spelled(OneOperand):
-    """An integer or a boolean as a text."""
+    """An integer or a boolean as a string."""
 
     def value(self, frame: Frame) -> Value:
         inner = self.operand.value(frame)
@@ -69,7 +69,7 @@ class Spelled(OneOperand):
 
 @dataclass(frozen=True)
 class TextKind:
-    """A function of texts: what it takes, gives and does. It raises ValueError where it fails."""
+    """A function of strings: its argument types, its result type, and its code, which raises ValueError to fail."""
 
     takes: tuple[pa.DataType, ...]
     gives: pa.DataType
@@ -78,7 +78,7 @@ class TextKind:
 
 @dataclass(frozen=True)
 class TextFunction(Term):
-    """A function of `TEXTS`, row by row; NULL if one of its arguments is."""
+    """A function of `TEXTS`, row by row; NULL if one of its arguments is NULL (`_without` has the exception)."""
 
     name: str
     arguments: tuple[Term, ...]
@@ -112,7 +112,7 @@ class TextFunction(Term):
 
 
 def _without(name: str, given: Sequence[Any]) -> Any:
-    """A function of arguments of which one is NULL."""
+    """The result of a function if one of its arguments is NULL."""
     return 0 if name == "locate" and given[2] is None else None
 
 
@@ -120,18 +120,18 @@ def _column(data: Any, rows: int) -> list[Any]:
     return [data.as_py()] * rows if isinstance(data, pa.Scalar) else data.to_pylist()
 
 
-# -- what they do -----------------------------------------------------------------------------------------------------
+# -- the functions ----------------------------------------------------------------------------------------------------
 
 
 def substring(text: str, place: int, length: int) -> str:
-    """``length`` characters from a place on, counted from 1, or from the end if it is negative."""
+    """``length`` characters from a place on, which is counted from 1, or from the end if it is negative."""
     start = place - 1 if place > 0 else len(text) + place if place < 0 else 0
     end = min(max(start + length, _LEAST), _MOST)
     return text[max(start, 0) : max(end, 0)] if end > start else ""
 
 
 def located(part: str, text: str, place: int) -> int:
-    """Where a part is first found at a place or behind it, counted from 1; 0 if nowhere."""
+    """The first place (counted from 1) at or after ``place`` where ``part`` is found; 0 if there is none."""
     if place < 1:
         return 0
     return 1 if not part else text.find(part, place - 1) + 1
@@ -142,7 +142,7 @@ def replaced(text: str, old: str, new: str) -> str:
 
 
 def padded(text: str, length: int, pad: str) -> str:
-    """What comes beside a text to make it as long as that."""
+    """The padding that makes ``text`` ``length`` characters long."""
     lacking = length - len(text)
     return (pad * (lacking // len(pad) + 1))[:lacking] if lacking > 0 and pad else ""
 
@@ -157,7 +157,7 @@ def right_padded(text: str, length: int, pad: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def pattern_of(like: str) -> re.Pattern[str]:
-    """A pattern of LIKE as a regular expression."""
+    """A LIKE pattern as a regular expression. Raises ValueError for an invalid escape."""
     found, characters = "", iter(like)
     for each in characters:
         if each == "\\":

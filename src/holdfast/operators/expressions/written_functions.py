@@ -1,9 +1,9 @@
-"""Functions that are computed inside loops, where there is no Spark to leave them to.
+"""Functions that are native only inside loops, where Spark cannot run them.
 
-Each gives Spark's very bits in ANSI mode, or fails where the text says (`tests/operators/test_written_functions.py`
-compares them with Spark). What is not here, and why: ``upper`` and ``lower`` (Spark maps letters by ICU's tables),
-``round`` (by decimals), powers and logarithms (by Java's own approximations), texts of doubles and of times, and
-parsing of texts. Numbers and arrays are computed by kernels; functions of several texts row by row.
+Each gives the same bits as Spark in ANSI mode, or fails as written (`tests/operators/test_written_functions.py`
+compares them with Spark). Not included are ``upper`` and ``lower`` (Spark uses ICU's tables), ``round`` (Spark rounds
+with decimals), powers and logarithms (Java has its own approximations), conversion of doubles and times to strings, and
+parsing of strings. Functions of numbers and arrays run as kernels; functions of several strings run row by row.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _ORDERED = (*INTEGERS, pa.float32(), pa.float64(), pa.string(), pa.date32(), pa.
 
 
 class NotWritten(Exception):
-    """Not among the functions that are computed inside loops."""
+    """The function, or its types, are not native inside loops."""
 
 
 def written_function(tree: Operation, terms: Sequence[Term]) -> Term:
-    """The term of a function of these operands."""
+    """The term of a function with these operands. Raises NotWritten if it is not native inside loops."""
     reader = _READERS.get(tree.name)
     if reader is None or not all(_has_value(term) for term in terms):
         raise NotWritten(tree.name)
@@ -140,7 +140,7 @@ def _cast(tree: Operation, terms: Sequence[Term]) -> Term:
 
 
 def _in(tree: Operation, terms: Sequence[Term]) -> Term:
-    """IN a list of expressions: one equals, and then the next."""
+    """IN a list of expressions, as a chain of OR over equalities, from left to right."""
     value, *others = terms
     _one_type(terms, (*_ORDERED, pa.timestamp("us"), pa.timestamp("us", tz="UTC")))
     found: Term = Compare(pa.bool_(), "=", value, others[0])
@@ -149,7 +149,7 @@ def _in(tree: Operation, terms: Sequence[Term]) -> Term:
     return found
 
 
-# -- texts ------------------------------------------------------------------------------------------------------------
+# -- strings ----------------------------------------------------------------------------------------------------------
 
 
 def _text(tree: Operation, terms: Sequence[Term]) -> Term:

@@ -1,4 +1,4 @@
-"""What a loop does inside: its body, compiled; rounds, one after the other; traces whose rows have a round.
+"""The inside of a loop: its compiled body, its rounds, and traces whose rows have a round.
 
 Private: it may change from one version to the next.
 """

@@ -1,7 +1,7 @@
-"""What arrived at a port of an operator in the rounds of an epoch so far, to be found by hash.
+"""The rows that arrived at a port of an operator in the rounds of an epoch so far, searchable by hash.
 
-Tables sorted by hash, merged as they grow: a new one with those before it while they are less than twice its size. So a
-thousand rounds make a dozen tables, and a row is copied O(log rows) times.
+They are kept as tables sorted by hash. A new table is merged with the tables before it while they have less than twice
+its rows. So a thousand rounds leave a dozen tables, and a row is copied O(log rows) times.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _FACTOR = 2
 
 
 class Arrivals:
-    """Tables that ``prepare`` made, of one port."""
+    """The tables of one port, as ``prepare`` made them."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._tables: list[tuple[Words, pa.Table]] = []
 
     def add(self, table: pa.Table) -> None:
-        """Add what arrived in a round."""
+        """Add the rows that arrived in a round."""
         if not table.num_rows:
             return
         while self._tables and self._tables[-1][1].num_rows < _FACTOR * table.num_rows:
@@ -43,7 +43,7 @@ class Arrivals:
         return [table for _, table in self._tables]
 
     def absorb(self, tables: Iterable[pa.Table]) -> None:
-        """Take the tables of others of this port as they are."""
+        """Add the tables of another task for this port, without merging them. Each must be sorted by hash."""
         some = [table for table in tables if table.num_rows]
         self._tables += [(physical.fixed(physical.plain(table.column("_hash"))), table) for table in some]
         self._tables.sort(key=lambda each: -each[1].num_rows)
@@ -66,5 +66,5 @@ class Arrivals:
         return self.together(found)
 
     def together(self, tables: list[pa.Table]) -> pa.Table:
-        """Tables of this port as one."""
+        """Concatenate tables of this port."""
         return zero_filled([table for table in tables if table.num_rows], self._schema)

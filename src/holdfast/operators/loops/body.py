@@ -1,7 +1,7 @@
-"""The body of a loop, compiled: its operators, in an order in which each comes after its producers, and their paths.
+"""The body of a loop, compiled: its operators, each after its producers, and the paths between them.
 
-A body is a plan, one for each variable, whose leaves are `LoopLeaf`s with the names that `variable_name` and
-`input_name` give. It becomes a dataflow as any plan does (`plan.dataflow`), whose logs are the variables' next rounds.
+A body has one plan per variable. The leaves of the plans are `LoopLeaf`s, named by `variable_name` and `input_name`. It
+becomes a dataflow like any plan (`plan.dataflow`); the logs of this dataflow are the variables in the next round.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.plan.nodes import Linear, Node, Source
 from holdfast.trace.rows import Layout
 
 Target = tuple[int, int]
-"""Where rows go: (index of the operator, port), or (-1, variable) for a variable's next round."""
+"""The destination of rows: (index of the operator, port), or (-1, variable) for a variable's next round."""
 
 
 def variable_name(index: int) -> str:
@@ -42,7 +42,7 @@ def input_name(index: int) -> str:
 
 @dataclass(frozen=True)
 class LoopLeaf(Source):
-    """A leaf of a body: a variable or an input of the loop. What its columns are called means nothing."""
+    """A leaf of a body: a variable or an input of the loop. The names of its columns have no meaning."""
 
     def meaning(self, *inputs: str) -> str:
         return digest("loop leaf", self.name, tuple(field.type for field in self.fields))
@@ -50,7 +50,7 @@ class LoopLeaf(Source):
 
 @dataclass(frozen=True)
 class BodyPort:
-    """A port of an operator: the columns it takes of what comes, and the schema of what `prepare` makes of it."""
+    """A port of an operator: the positions of the columns that it takes, and the schema of what ``prepare`` makes."""
 
     columns: tuple[int, ...]
     arrived: pa.Schema
@@ -63,7 +63,7 @@ class BodyOperator:
     spec: KeyedOperator
     ports: tuple[BodyPort, ...]
     stage: int
-    """In which stage of a round it runs, from 1 on: the stages of the body's dataflow, with an exchange before each."""
+    """The stage of a round in which it runs, from 1 on: a stage of the body's dataflow, with an exchange before it."""
 
     @property
     def layouts(self) -> dict[str, Layout]:
@@ -74,7 +74,7 @@ class BodyOperator:
         return join_with_rounds(self.spec) if isinstance(self.spec, InnerJoin) else self.spec
 
     def prepare(self, port: int, change: pa.Table, round: int) -> pa.Table:
-        """What a port is to have of a change at a round, with hashes of the first slot."""
+        """Prepare a change at a round for a port. The hashes are those of the first slot (`round_traces.squeezed`)."""
         arrays = [change.column(index) for index in self.ports[port].columns]
         if isinstance(self.spec, InnerJoin):
             arrays.append(pa.array(np.full(change.num_rows, round, np.int32)))
@@ -85,16 +85,16 @@ class BodyOperator:
 
 @dataclass(frozen=True)
 class BodyPath:
-    """From a producer (the name of a leaf, or an operator's index) through linear steps to a target."""
+    """A path from a producer (the name of a leaf, or the index of an operator) through linear steps to a target."""
 
     producer: str | int
     steps: tuple[NativeStep, ...]
     target: Target
     local: bool = False
-    """Whether rows lie where they are needed already, as for a path between operators outside a loop."""
+    """Whether the rows are already in the task that needs them, as for `plan.dataflow.Path`."""
 
     computes: bool = False
-    """Whether a step does more than to pick columns, so that rows which cancel must not come to it: it may fail."""
+    """Whether a step does more than select columns. Such a step may fail, so rows that cancel must not reach it."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ class Body:
     operators: tuple[BodyOperator, ...]
     paths: tuple[BodyPath, ...]
     keys: tuple[tuple[int, ...], ...]
-    """Variable → the columns by whose hash its next round is brought together."""
+    """Variable → the positions of the columns by whose hash the rows of its next round are exchanged."""
 
     stages: int
 
     def layouts(self) -> dict[str, Layout]:
-        """The traces of all operators: each has the operator's index in front of its suffix."""
+        """The traces of all operators: suffix → layout. The suffix begins with the operator's index."""
         return {
             f"{index}.{suffix}": layout
             for index, operator in enumerate(self.operators)
@@ -121,12 +121,12 @@ class Body:
 
 
 def body_dataflow(plans: Sequence[Node]) -> Dataflow:
-    """The dataflow of a body: each variable's plan under the variable's name."""
+    """The dataflow of a body: each variable's plan is a view with the variable's name."""
     return build({variable_name(index): plan for index, plan in enumerate(plans)}, {}, is_native_in_loop)
 
 
 def compile_body(plans: Sequence[Node]) -> Body:
-    """The body of a loop whose variables have these plans. All steps must be native."""
+    """Compile the body of a loop whose variables have these plans. All steps must be native."""
     flow = body_dataflow(plans)
     logs = set(flow.views.values())
     keyed = [operator for operator in flow.operators.values() if operator.id not in logs]

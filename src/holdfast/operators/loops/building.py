@@ -1,11 +1,11 @@
-"""From plans to a loop: what does not depend on a variable becomes an input, and the rest is checked.
+"""From plans to a loop: the parts that do not depend on a variable become inputs, the rest is checked.
 
-A body is rewritten as any plan is, and then cut: every maximal part in which no variable occurs is an input of the
-loop. It is computed outside, so it may be anything that a view may be, and a small change of it is a small change of
-round 0.
+A body is rewritten like any plan, and then cut: every maximal part without a variable becomes an input of the loop. An
+input is computed outside the loop, so it may be anything that a view may be, and a small change of it is a small change
+of round 0.
 
-What is left runs in the tasks, in rounds, by operators that are functions of their input alone. So it may neither look
-at the clock nor draw values nor call functions from outside, and all of its expressions must be native ones.
+The rest of the body runs in rounds, in tasks, by operators that are functions of their input alone. So it may not read
+the clock, draw values or call outside functions, and all of its expressions must be native.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from holdfast.plan.walk import reachable
 
 @dataclass(frozen=True)
 class Recursion:
-    """A variable while its loop is built: the leaf that stands for it, what it is in the next round, and what it is at
-    round 0 (None: nothing)."""
+    """A variable while its loop is built. ``leaf`` stands for it in the plans, ``body`` computes it in the next round,
+    ``start`` is its content at round 0 (None: empty)."""
 
     leaf: LoopLeaf
     body: Node
@@ -44,7 +44,8 @@ def loop_of(
     rounds: int | None = None,
     subject: str = "",
 ) -> Loop:
-    """The loop of these variables. Unsupported if something in it cannot run in rounds; ``subject`` begins errors."""
+    """Build the loop of these variables. Raises Unsupported if a part of a body cannot run in rounds; the message
+    begins with ``subject``."""
     cutting = _Cutting({each.leaf.name: index for index, each in enumerate(variables)}, subject)
     made = []
     for each in variables:
@@ -54,7 +55,8 @@ def loop_of(
 
 
 class _Cutting:
-    """The inputs of a loop, found while its bodies are cut. ``places``: the names of the leaves of its variables."""
+    """Collects the inputs of a loop while its bodies are cut. ``places``: name of a variable's leaf → the variable's
+    index."""
 
     def __init__(self, places: Mapping[str, int], subject: str) -> None:
         self._places, self._subject = places, subject
@@ -62,7 +64,7 @@ class _Cutting:
         self._known: dict[str, int] = {}
 
     def as_input(self, node: Node) -> int:
-        """The number of the input that has these rows."""
+        """The index of the input with these rows; adds it if it is new."""
         meaning = fingerprint(node)
         if meaning not in self._known:
             self._known[meaning] = len(self.inputs)
@@ -70,7 +72,7 @@ class _Cutting:
         return self._known[meaning]
 
     def cut(self, body: Node) -> Node:
-        """The body, over leaves for the variables and inputs."""
+        """The body over leaves for variables and inputs. Raises Unsupported for a node that cannot run in rounds."""
         depends: dict[int, bool] = {}
         done: dict[int, Node] = {}
         for node in reachable(body):
@@ -90,7 +92,7 @@ class _Cutting:
         return LoopLeaf(input_name(self.as_input(node)), node.fields)
 
     def _check(self, node: Node) -> None:
-        """Raise if a node that depends on a variable cannot run in rounds."""
+        """Raise Unsupported if a node that depends on a variable cannot run in rounds."""
         if isinstance(node, Step):
             if native_step(node, in_loop=True) is None:
                 advice = "compute it before the loop, or behind it"
@@ -109,7 +111,7 @@ class _Cutting:
 
 
 def _foreign(step: Step) -> str:
-    """An expression of the step that the tasks cannot compute, for people: the innermost."""
+    """The text of the innermost expression of the step that tasks cannot compute, for people."""
     found: Tree | None = None
     waiting = list(step.expressions)
     while waiting:
@@ -124,7 +126,7 @@ def _foreign(step: Step) -> str:
 
 
 def is_linear(body: Node, leaves: Sequence[LoopLeaf]) -> bool:
-    """Whether every row of the body comes of at most one row of a variable, whatever other rows the variables have."""
+    """Whether every row of the body is derived from at most one row of a variable, whatever other rows there are."""
     names = {each.name for each in leaves}
     depends: dict[int, bool] = {}
     for node in reachable(body):

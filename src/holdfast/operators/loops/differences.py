@@ -1,26 +1,28 @@
-"""Any keyed operator but an inner join, in a loop: with its own kernel, which knows nothing of rounds.
+"""Any keyed operator except an inner join, inside a loop: it runs with its usual kernel, which ignores rounds.
 
-Let A(r) be an operator's input as of this epoch, rounds up to *r*, and B(r) as of the epoch before. Its output changes
-at round *r* by
+Let A(r) be an operator's input as of this epoch, in rounds up to *r*, and B(r) the same as of the epoch before. Let F
+be the operator. Its output changes at round *r* by
 
     F(A(r)) - F(A(r-1))  -  (F(B(r)) - F(B(r-1)))
 
-A key needs to be looked at in round *r* if its input changes at *r*; and if it has changed at an earlier round of this
-epoch, and an earlier epoch did something to it at *r* (the least upper bound of the two times). What earlier epochs did
-is found from the stored traces when the key is first touched.
+A key must be processed in round *r* if its input changes at *r*. It must also be processed (it is *due*) if it changed
+at an earlier round of this epoch and an earlier epoch changed it at *r* (the least upper bound of the two times). The
+rounds in which earlier epochs changed a key are read from the stored traces when the epoch first touches the key.
 
-* B did nothing to the key at *r*, or this epoch has not touched it before *r*: then the output changes by what the
-  kernel gives for the change at *r* over the stored rows of rounds up to *r* and this epoch's of rounds before *r*.
-* Otherwise the kernel runs twice, over stored rows alone, up to round *r* and up to *r*-1, each time with all that this
-  epoch has changed up to then. The output changes by the difference; and so do the operator's own traces.
+* No earlier epoch changed the key at *r*, or this epoch has not touched it before *r*: the kernel runs once, on the
+  change at *r*, over the stored rows of rounds up to *r* and this epoch's rows of rounds before *r*. Its output is the
+  change of the output.
+* Otherwise the kernel runs twice over stored rows: over those up to round *r*, with all changes of this epoch up to
+  round *r*, and over those up to *r*-1, with all changes up to *r*-1. The difference of the two outputs is the change
+  of the output; the difference of the two layers is the change of the operator's traces.
 
-Where this epoch has touched but a few keys, and a good part of them must be looked at, one run does: over all of them,
-up to round *r*. What it gives is the whole difference F(A(r)) - F(B(r)), and of that the epoch has given all but the
-change of this round already.
+If this epoch has touched only a few keys, and a good part of them is due, one run over all touched keys up to round *r*
+is enough. It gives the whole difference F(A(r)) - F(B(r)). The epoch has already output all of it except the change of
+this round, so subtracting the earlier outputs gives this change.
 
-So no state but the operator's traces is kept, and any operator that keeps up with changes can be in a loop. A loop can,
-too: it is an operator with one key, which is looked at in every round in which an earlier epoch did anything in it. To
-find these, the rounds of all of its rows are read, once in an epoch that touches it.
+So no state but the operator's traces is kept, and any incremental operator can be inside a loop. This includes a loop:
+it is an operator with one key, which is due in every round in which an earlier epoch changed any of its rows. To find
+these rounds, the rounds of all of its rows are read, once per epoch that touches the loop.
 """
 
 from __future__ import annotations
@@ -46,18 +48,18 @@ from holdfast.trace.trace import Trace
 _NONE: Words = np.zeros(0, np.uint64)
 _FEW = 1024
 _SHARE = 4
-"""One run over all keys of an epoch is cheaper than two over those that are due, up to so many rows, and if so many
-times those that are due are all."""
+"""One run over all touched keys is cheaper than two runs over the due keys if the epoch has at most `_FEW` rows and has
+touched at most `_SHARE` times as many keys as are due."""
 
 
 def difference_layouts(spec: KeyedOperator) -> dict[str, Layout]:
-    """The traces that an operator in a loop keeps."""
+    """The traces of an operator inside a loop: suffix → layout."""
     return {suffix: with_rounds(layout) for suffix, layout in spec.layouts().items()}
 
 
 @dataclass(frozen=True)
 class DifferencesState:
-    """What an epoch has done in an operator: the fields of `DifferencesInRounds`."""
+    """The state of an operator in the middle of an epoch: the fields of `DifferencesInRounds`."""
 
     earlier: dict[str, list[Block]]
     written: dict[str, list[Block]]
@@ -69,7 +71,7 @@ class DifferencesState:
 
 
 class DifferencesInRounds:
-    """A keyed operator in one epoch of a loop, or a share of its keys."""
+    """A keyed operator in one epoch of a loop, for all of its keys or a share of them."""
 
     def __init__(
         self,
@@ -80,9 +82,9 @@ class DifferencesInRounds:
         *,
         has_history: bool,
     ) -> None:
-        """``schemas``: of what ``prepare`` makes, port by port. ``has_history``: whether earlier epochs have done
-        anything, be it in other shares of the keys. It is found once in an epoch, and then goes with the state: a merge
-        beside the epoch may leave nothing of a history that has cancelled."""
+        """``schemas``: for each port, the schema of what ``prepare`` makes. ``has_history``: whether the traces have
+        rows of earlier epochs, in any share of the keys. This is determined once per epoch and then passed on with the
+        state, since a merge during the epoch may remove all rows of a history that has cancelled."""
         self._spec, self._context = spec, context
         self._layouts = spec.layouts()
         self._stored = {suffix: StoredRounds(stored[suffix], layout) for suffix, layout in self._layouts.items()}
@@ -93,18 +95,19 @@ class DifferencesInRounds:
         self._touched = _NONE
         self._due: dict[int, list[Words]] = {}
         self._given: Tables | None = Tables()
-        """What the operator has given in this epoch, if there are earlier ones. None: nobody knows."""
+        """The output of this epoch so far, if the operator has a history. None: not known (see `share_of`)."""
 
     def next_round(self) -> int | None:
-        """The next round in which something happens although nothing arrives."""
+        """The next round with due keys, in which the operator must run even if no row arrives; None if there is
+        none."""
         return min(self._due, default=None)
 
     def pending(self, round: int) -> int:
-        """Keys that are due at a round."""
+        """The number of keys that are due at a round."""
         return sum(map(len, self._due.get(round, ())))
 
     def state(self) -> DifferencesState:
-        """What the epoch has done so far."""
+        """The state of the epoch so far."""
         return DifferencesState(
             {suffix: [layer.whole for layer in run.layers] for suffix, run in self._earlier.items()},
             {suffix: list(blocks.pieces) for suffix, blocks in self._written.items()},
@@ -116,7 +119,7 @@ class DifferencesInRounds:
         )
 
     def absorb(self, state: DifferencesState) -> None:
-        """Take over what the epoch has done in a share of the keys."""
+        """Add the state of a share of the keys, from another task."""
         self._has_history = state.has_history
         for suffix, blocks in state.earlier.items():
             self._earlier[suffix].absorb(blocks)
@@ -133,8 +136,8 @@ class DifferencesInRounds:
             self._given.absorb(state.given)
 
     def share_of(self, state: DifferencesState, share: Share) -> DifferencesState:
-        """The part of a state that is of a share of the keys. What is only there for the end goes to the first; of what
-        was given nobody knows any more of which key it was."""
+        """The part of a state that belongs to a share of the keys. Rows that are only needed at the end go to the first
+        share. The output so far cannot be divided, since it does not have the keys' hashes: it becomes None."""
         if self._spec.one_key:
             nothing = DifferencesState({}, {}, [[] for _ in state.arrivals], _NONE, {}, [], state.has_history)
             return state if share.is_first else nothing
@@ -149,7 +152,7 @@ class DifferencesInRounds:
         )
 
     def advance(self, round: int, arrived: list[pa.Table]) -> pa.Table | None:
-        """The change of the output at a round, given that of the inputs; None if there is none."""
+        """The change of the output at a round, given the changes of the inputs; None if there is none."""
         begins = self._context.initial and round == 0
         due = _once(np.concatenate([_NONE, *self._due.pop(round, ())]))
         parts: list[pa.Table] = []
@@ -172,7 +175,7 @@ class DifferencesInRounds:
         return change if change is not None and change.num_rows else None
 
     def _are_most(self, due: Words) -> bool:
-        """Whether all keys that the epoch has touched may be looked at for those that are due."""
+        """Whether one run over all touched keys is cheaper than two runs over the due keys."""
         if self._given is None:
             return False
         few = sum(each.rows for each in self._arrivals) + self._given.rows <= _FEW
@@ -183,7 +186,8 @@ class DifferencesInRounds:
         return {suffix: Block.concat(blocks.pieces) for suffix, blocks in self._written.items() if blocks.pieces}
 
     def _plain(self, round: int, arrived: list[pa.Table], begins: bool) -> pa.Table:
-        """Keys to which no earlier epoch did anything at this round, or that this epoch has not touched before."""
+        """Run the kernel once, for keys that no earlier epoch changed at this round or that this epoch has not touched
+        before."""
         traces = {
             suffix: stored.until(round, self._earlier[suffix].slices()) for suffix, stored in self._stored.items()
         }
@@ -193,7 +197,7 @@ class DifferencesInRounds:
         return step.output
 
     def _once(self, round: int, arrived: list[pa.Table]) -> pa.Table:
-        """All keys that this epoch has touched, up to this round."""
+        """Run the kernel once, for all keys that this epoch has touched, up to this round."""
         now = [each.together([each.all(), new]) for each, new in zip(self._arrivals, arrived, strict=True)]
         traces = {suffix: stored.until(round) for suffix, stored in self._stored.items()}
         step = self._spec.step(now, traces, replace(self._context, initial=False))
@@ -204,7 +208,7 @@ class DifferencesInRounds:
         return consolidated(pa.concat_tables([step.output, *map(negated, given)]))
 
     def _twice(self, round: int, due: Words, arrived: list[pa.Table]) -> list[pa.Table]:
-        """Keys that this epoch and earlier ones have changed, at this round or before."""
+        """Run the kernel twice, for the due keys: up to this round and up to the round before."""
         before = [each.of(due) for each in self._arrivals]
         now = [
             each.together([part, _only(new, due)])
@@ -222,12 +226,12 @@ class DifferencesInRounds:
 
     def _keep(self, suffix: str, block: Block, round: int) -> None:
         if block.rows:
-            block = consolidate(block, self._layouts[suffix])  # sorted, and found, by what it is without its round
+            block = consolidate(block, self._layouts[suffix])  # sorted and searched without its round
             self._earlier[suffix].add(block)
             self._written[suffix].add(at_round(block, round))
 
     def _note(self, round: int, arrived: list[pa.Table]) -> None:
-        """Remember what arrived, and when the keys that are touched for the first time must be looked at again."""
+        """Keep the rows that arrived, and find the later rounds in which newly touched keys are due."""
         for each, part in zip(self._arrivals, arrived, strict=True):
             each.add(part)
         hashes = _once(np.concatenate([_hashes(part) for part in arrived]))
@@ -260,7 +264,7 @@ def _hashes(part: pa.Table) -> Words:
 
 
 def _once(hashes: Words) -> Words:
-    """Hashes, sorted, each once."""
+    """The hashes, sorted and without repetitions."""
     return np.unique(hashes)
 
 

@@ -1,23 +1,23 @@
-"""One epoch of a loop: rounds 0, 1, 2, … while anything is pending; all of it, or a share of its hashes.
+"""One epoch of a loop: rounds 0, 1, 2, … while changes are pending, for all hashes or a share of them.
 
 Changes of the loop's inputs are changes of round 0. In each round the operators of the body run one after the other on
-the changes of that round. What a variable's plan gives in round *r* is the variable's change in round *r* + 1. A
-variable with a start begins as that: it is given at round 0, and taken back at round 1, when the body's first result
-takes its place.
+the changes of that round. The output of a variable's plan in round *r* is the variable's change in round *r* + 1. A
+variable with a start has these rows at round 0; they are removed at round 1, when the first result of the body replaces
+them.
 
-The rows of a variable at the end are the sum, over all rounds, of what its plan gave. Rounds in which nothing arrives
-and no operator has anything waiting are passed over.
+The rows of a variable at the end are the sum of its plan's output over all rounds. Rounds in which no row arrives and
+no operator has pending work are skipped.
 
-A round runs in *stages*, those of the body's dataflow: rows of a stage's operators are needed by those of later ones
-alone, or where they are. One task that has all hashes runs them one after the other (`LoopEpoch.run`). Where several
-tasks each have a share (`shares`), rows change hands before each stage, cut by hash; a variable's next round is brought
-together by hash, too, before it is consolidated, since rows that cancel must not come to steps that compute. What a
-share has done so far is its `state`: it may be taken over by another task, or, of all shares, by one that goes on with
-the whole (`absorb`); and that one may hand it to shares again (`share_of`). So either way the same code runs over the
-same rows, and all layers at the end are the same.
+A round runs in *stages*, the stages of the body's dataflow: the output of a stage's operators is needed only in later
+stages, or in the same task. A task that has all hashes runs the stages one after the other (`LoopEpoch.run`). If
+several tasks each have a share (`shares`), rows are cut by hash and exchanged before each stage. The rows of a
+variable's next round are exchanged by hash too, and then consolidated, since rows that cancel must not reach steps that
+compute. The progress of a share is its `state`. Another task may take it over, or one task may take over all shares and
+continue with all hashes (`absorb`), and later divide the state into shares again (`share_of`). In all cases the same
+code runs over the same rows, so the layers at the end are the same.
 
-Who runs the rounds of a large epoch in shares decides after each round, by the rows that the next one is expected to
-hand to operators (`expected_rows`).
+After each round of a large epoch, `task/round_tasks.py` decides whether the next round runs in shares, by the number of
+rows that it is expected to hand to operators (`expected_rows`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from holdfast.trace.trace import Trace
 
 @dataclass(frozen=True)
 class VariableSpec:
-    """A variable of a loop: the types of its columns, and the input that it starts with, if there is one."""
+    """A variable of a loop: the types of its columns, and the index of the input that it starts with (None: empty)."""
 
     types: tuple[pa.DataType, ...]
     start: int | None = None
@@ -52,33 +52,33 @@ class VariableSpec:
 
 @dataclass(frozen=True)
 class Rounds:
-    """How far the rounds of an epoch have come."""
+    """The progress of an epoch's rounds."""
 
     last: int = -1
-    """The last that was run, -1 before the first."""
+    """The number of the last round that has run; -1 before the first."""
 
     count: int = 0
-    """How many were run."""
+    """The number of rounds that have run."""
 
     handed: int = 0
-    """Rows that were handed to operators in the last."""
+    """Rows that were handed to operators in the last round."""
 
     given: int = 0
-    """Rows that it began with."""
+    """Rows that the last round began with."""
 
 
 def expected_rows(pending: int, before: Rounds) -> int:
-    """How many rows a round will hand to operators that begins with ``pending`` ones: for each as many as in the round
-    before."""
+    """The number of rows that a round which begins with ``pending`` rows is expected to hand to operators: per pending
+    row as many as in the round before."""
     return pending * max(1, before.handed) // max(1, min(before.given, before.handed))
 
 
 class LargeRound(Exception):
-    """The next round is too large for one task; the epoch is as it was when the last one ended."""
+    """The next round is too large for one task. The epoch has stopped after the last complete round."""
 
     def __init__(self, rounds: Rounds, following: int, pending: int, operator: str = "", state: str = "") -> None:
-        """``following`` is the next round, which begins with ``pending`` rows; ``state``: the name under which the
-        task has handed out what it had."""
+        """``following`` is the next round, which begins with ``pending`` rows. ``state`` is the name under which the
+        task has stored its state."""
         super().__init__(rounds, following, pending, operator, state)
         self.rounds, self.following, self.pending = rounds, following, pending
         self.operator, self.state = operator, state
@@ -86,7 +86,8 @@ class LargeRound(Exception):
 
 @dataclass
 class Changes:
-    """What begins the rounds to come, and what the result's plan has given: the state beside that of operators."""
+    """The changes with which later rounds begin, and the output of the result's plan so far. Together with the state of
+    the operators, this is the state of an epoch."""
 
     inputs: dict[str, list[pa.Table]] = field(default_factory=dict)
     """Leaf of an input → its change, for round 0."""
@@ -95,10 +96,11 @@ class Changes:
     """Round → variable → its change."""
 
     given: list[pa.Table] = field(default_factory=list)
+    """The output of the result's plan in the rounds so far."""
 
 
 State = Changes | list[PairsState | DifferencesState]
-"""What an epoch has done so far: the changes, or a stage's operators."""
+"""A part of an epoch's state: the changes, or the states of a stage's operators."""
 
 
 class LoopEpoch:
@@ -115,7 +117,8 @@ class LoopEpoch:
         share: Share = ALL,
         stages: Collection[int] | None = None,
     ) -> None:
-        """``traces``: of the whole. ``stages``: those whose operators are run here (None: all)."""
+        """``traces``: those of the whole loop, also for a share. ``stages``: the stages whose operators run in this
+        task (None: all)."""
         self._body, self._variables, self._result, self._limits = body, variables, result, limits
         self._context, self._share = context, share
         self._operators: dict[int, PairsInRounds | DifferencesInRounds] = {}
@@ -129,7 +132,7 @@ class LoopEpoch:
             whole = {suffix: traces[f"{index}.{suffix}"] for suffix in operator.layouts}
             mine = whole
             if not share.is_all:
-                # All that an operator with one key has is in the first share, whatever the hashes in its traces say.
+                # All rows of an operator with one key are in the first share, whatever the hashes in its traces are.
                 bounds = ((0, 1 << 64) if share.is_first else (0, 0)) if operator.spec.one_key else (low, high)
                 mine = {suffix: trace.within(*bounds) for suffix, trace in whole.items()}
             if isinstance(operator.spec, InnerJoin):
@@ -141,16 +144,17 @@ class LoopEpoch:
                 self._operators[index] = DifferencesInRounds(operator.spec, schemas, mine, own, has_history=past)
         self._changes = Changes()
         self._given = Tables()
-        """What the result's plan gave, round by round."""
+        """The output of the result's plan, round by round."""
         self._here: dict[Target, list[pa.Table]] = {}
-        """What was handed to an operator or a variable, and is not used yet."""
+        """Rows that this task has for an operator or a variable, and that are not used yet."""
         self._away: list[tuple[int, Target, pa.Table]] = []
+        """Rows to send to other tasks: (share, target, rows)."""
         self.handed = 0
-        """Rows that were handed to operators in this round, from here."""
+        """Rows that this task handed to operators in this round."""
         self.rounds = Rounds()
 
     def run(self, arrived: Sequence[pa.Table]) -> pa.Table:
-        """The change of the result, given those of the inputs (``c0…``, ``_diff``)."""
+        """Run all rounds: the change of the result, given the changes of the inputs (``c0…``, ``_diff``)."""
         self.start(arrived)
         return self.rest()
 
@@ -163,9 +167,9 @@ class LoopEpoch:
         self._changes.inputs = {input_name(index): [table] for index, table in enumerate(arrived) if table.num_rows}
 
     def rest(self, most: int | None = None) -> pa.Table:
-        """Run all rounds that are left; the change of the result. Raises `LargeRound` before one that is expected to
-        hand more than ``most`` rows to operators."""
-        # Round 0 is run even if nothing changes: in the first epoch an operator may give something from nothing.
+        """Run the remaining rounds and return the change of the result. Raises `LargeRound` before a round that is
+        expected to hand more than ``most`` rows to operators."""
+        # Round 0 runs even if nothing changes: in the first epoch an operator may have output without any input.
         following = 0 if self.rounds.last < 0 else self._next()
         while following is not None:
             pending = self.pending(following)
@@ -190,12 +194,12 @@ class LoopEpoch:
         }
 
     def next_round(self) -> int | None:
-        """The next round in which there is something to do here; None if there is none."""
+        """The next round in which this task has work; None if there is none."""
         waiting = [each for operator in self._operators.values() if (each := operator.next_round()) is not None]
         return min([*self._changes.variables, *waiting], default=None)
 
     def pending(self, round: int) -> int:
-        """With how many rows a round begins."""
+        """The number of rows and due keys with which a round begins."""
         tables = [table for tables in self._changes.variables.get(round, {}).values() for table in tables]
         if round == 0:
             tables += [table for tables in self._changes.inputs.values() for table in tables]
@@ -209,7 +213,7 @@ class LoopEpoch:
     # -- a round, stage by stage ---------------------------------------------------------------------------------------
 
     def begin(self, round: int) -> None:
-        """Hand on what changes at a round."""
+        """Begin a round: hand the changes of inputs and variables to the operators."""
         failpoints.reach("loop.round")
         with counting(round, self._limits, self._context.epoch):
             self._begin(round)
@@ -226,7 +230,7 @@ class LoopEpoch:
                 self._send(variable_name(index), change, round)
 
     def run_stage(self, stage: int, round: int) -> None:
-        """Run the operators of a stage, to which everything has been handed."""
+        """Run the operators of a stage. All rows for them must have been handed over before."""
         with counting(round, self._limits, self._context.epoch):
             for index in self._stages[stage]:
                 arrived = [
@@ -238,7 +242,7 @@ class LoopEpoch:
                     self._send(index, output, round)
 
     def end(self, round: int) -> None:
-        """Bring the variables' next round together."""
+        """End a round: consolidate the changes of the variables for the next round."""
         with counting(round, self._limits, self._context.epoch):
             self._end(round)
 
@@ -279,25 +283,26 @@ class LoopEpoch:
                 self._away += [(owner, path.target, part) for owner, part in parts]
 
     def receive(self, target: Target, table: pa.Table) -> None:
-        """Take what another task, or an earlier stage of this one, has handed to an operator or a variable."""
+        """Take rows that another task, or an earlier stage of this task, sent to an operator or a variable."""
         self._here.setdefault(target, []).append(table)
 
     def sent(self) -> list[tuple[int, Target, pa.Table]]:
-        """What was handed on and is not used here: (share, where to, rows). It is taken away."""
+        """Remove and return all rows that were handed on and are not used yet: (share, target, rows)."""
         kept = [(self._share.index, target, table) for target, tables in self._here.items() for table in tables]
         sent, self._away, self._here = self._away + kept, [], {}
         return sent
 
-    # -- what is taken over from one task by another -------------------------------------------------------------------
+    # -- handing the state from task to task ---------------------------------------------------------------------------
 
     def state(self, stage: int) -> State:
-        """What the epoch has done so far in a stage's operators; stage 0: the changes."""
+        """The state of a stage's operators; for stage 0, the changes."""
         if stage == 0:
             return replace(self._changes, given=list(self._given.pieces))
         return [self._operators[index].state() for index in self._stages[stage]]
 
     def absorb(self, stage: int, state: State, after: int) -> None:
-        """Take over the state of a stage, of a share or of the whole. Rounds up to ``after`` have begun."""
+        """Add the state of a stage, of one share or of the whole loop. Rounds up to ``after`` have begun, so their
+        changes are not taken."""
         if isinstance(state, Changes):
             self._given.absorb(state.given)
             if after < 0:
@@ -311,7 +316,7 @@ class LoopEpoch:
             self._operators[index].absorb(each)  # type: ignore[arg-type]  # of its own kind
 
     def share_of(self, stage: int, state: State, share: Share) -> State:
-        """The part of a state of the whole that a share goes on with."""
+        """The part of a whole state with which a share continues."""
         if isinstance(state, Changes):
             inputs = {name: [_part(table, share) for table in tables] for name, tables in state.inputs.items()}
             variables = {
@@ -329,6 +334,6 @@ class LoopEpoch:
 
 
 def _part(table: pa.Table, share: Share) -> pa.Table:
-    """A share of the rows of an input, which come in any order and may lie anywhere."""
+    """A share of the rows of an input. Any rows will do, since rows are cut by hash before they reach an operator."""
     start, stop = (place * table.num_rows // share.count for place in (share.index, share.index + 1))
     return table.slice(start, stop - start)

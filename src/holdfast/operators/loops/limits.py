@@ -1,4 +1,4 @@
-"""How far a loop may go, and what is said when it goes further: nothing of the epoch takes effect."""
+"""The limits of a loop, and the errors when it exceeds one. Then nothing of the epoch takes effect."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from holdfast.errors import LoopDiverged, MultiplicityOverflow
 _SHOWN = 3
 
 _GROWING = 3
-"""From this round on, copies that cannot be counted any more are those of a loop that goes on for ever."""
+"""From this round on, an overflow of multiplicities is reported as a loop that never ends."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """After how many rounds a loop must have ended, or is left as it is (``cut``); how many rows may change in one."""
+    """``bound``: the number of rounds after which a loop must have ended or, with ``cut``, is stopped. ``rows``: the
+    most rows that may be added in a round (None: no limit)."""
 
     bound: int
     cut: bool = False
@@ -27,18 +28,18 @@ class Limits:
 
     @property
     def last(self) -> int:
-        """The last round that may be run, if the loop ends in time."""
+        """The last round that may run without an error."""
         return self.bound - 1 if self.cut else self.bound
 
     def shared(self, round: int, pending: int, expected: int, most: int) -> bool:
-        """Whether a round is for several tasks: one that hands more than ``most`` rows to operators. A round that may
-        pass a limit is not. The task that has all of it counts the rows, and says what is wrong."""
+        """Whether a round should run in several tasks: whether it is expected to hand more than ``most`` rows to
+        operators. A round that may exceed a limit runs in one task, which can count all rows for the error."""
         counted = self.rows is not None and pending > self.rows
         return round <= self.last and expected > most and not counted
 
 
 def check(change: pa.Table, round: int, limits: Limits, epoch: int) -> None:
-    """Raise if a variable changes at a round in more rows than it may, or after the last round."""
+    """Raise LoopDiverged if a variable gains more rows in a round than allowed, or changes after the last round."""
     if limits.rows is not None and change.num_rows > limits.rows:
         count = pc.sum(pc.greater(change.column("_diff"), 0)).as_py() or 0
         if count > limits.rows:
@@ -61,7 +62,7 @@ def check(change: pa.Table, round: int, limits: Limits, epoch: int) -> None:
 
 @contextmanager
 def counting(round: int, limits: Limits, epoch: int) -> Iterator[None]:
-    """Copies that cannot be counted any more after some rounds are those of a loop that goes on for ever."""
+    """Turn a MultiplicityOverflow from round `_GROWING` on into LoopDiverged: the loop multiplies copies for ever."""
     try:
         yield
     except MultiplicityOverflow as error:

@@ -1,9 +1,9 @@
-"""An inner join in a loop: pairs of rows, each at the later of its two rows' rounds.
+"""An inner join inside a loop: pairs of rows, each at the later of its two rows' rounds.
 
-A join is bilinear, so what a change of one side does is known pair by pair: rows that came to be at (epoch, round *i*)
-and (epoch, round *j*) meet at (the later epoch, the later round). The kernel is that of any inner join (`join`), with
-the round as one more column of either side, over the stored trace and the rows of earlier rounds of this epoch.
-At round *r* the rows that change meet all rows of the other side. Pairs with a stored row of a later round wait for
+A join is bilinear, so its change is computed pair by pair: a row of (epoch *e*, round *i*) and a row of (epoch *f*,
+round *j*) form a pair at (the later epoch, the later round). The kernel is that of any inner join (`join`), with the
+round as one more column of each side, over the stored trace and the rows of earlier rounds of this epoch. At round *r*
+the rows that change are matched with all rows of the other side. A pair with a stored row of a later round waits for
 that round.
 
 Cost: that of an inner join, in every round; a row is matched once in an epoch.
@@ -30,14 +30,14 @@ from holdfast.trace.trace import Trace
 
 @dataclass(frozen=True)
 class PairsState:
-    """What an epoch has done in a join: the rows of either side, and pairs that wait for a round."""
+    """The state of a join in the middle of an epoch: the rows of each side, and the pairs that wait for a round."""
 
     earlier: dict[str, list[Block]]
     waiting: dict[int, list[pa.Table]]
 
 
 def join_with_rounds(spec: InnerJoin) -> InnerJoin:
-    """The join of the same rows, a round behind the columns of each."""
+    """The join of the same rows, with a round as the last column of each."""
     return replace(spec, left_types=(*spec.left_types, ROUND), right_types=(*spec.right_types, ROUND))
 
 
@@ -45,7 +45,7 @@ class PairsInRounds:
     """An inner join in one epoch of a loop."""
 
     def __init__(self, spec: InnerJoin, stored: Mapping[str, Trace], context: Context, *, exact: bool) -> None:
-        """``exact``: whether pairs that cancel each other must not come out."""
+        """``exact``: whether pairs that cancel each other must not be in the output."""
         self._exact = exact
         self._spec = join_with_rounds(spec)
         self._widths = (len(spec.left_types), len(spec.right_types))
@@ -54,11 +54,11 @@ class PairsInRounds:
         self._waiting: dict[int, list[pa.Table]] = {}
 
     def next_round(self) -> int | None:
-        """The next round in which something happens although nothing arrives."""
+        """The next round for which pairs wait; None if there is none."""
         return min(self._waiting, default=None)
 
     def advance(self, round: int, arrived: list[pa.Table]) -> pa.Table | None:
-        """The change of the pairs at a round, given that of the two sides; None if there is none."""
+        """The change of the pairs at a round, given the changes of the two sides; None if there is none."""
         ready = self._waiting.pop(round, [])
         if any(part.num_rows for part in arrived):
             traces = {side: self._with_earlier(side) for side in self._earlier}
@@ -71,7 +71,7 @@ class PairsInRounds:
         change = pa.concat_tables(ready)
         if not self._exact:
             return change
-        # Pairs of rows that were never there together cancel each other, and nobody must compute with them.
+        # Pairs of rows that never existed at the same time cancel each other, and must not reach steps that compute.
         negative = (physical.fixed(physical.plain(change.column("_diff"))) < 0).any()
         return consolidated(change) if negative else change
 
@@ -79,23 +79,23 @@ class PairsInRounds:
         return {side: run.block() for side, run in self._earlier.items()}
 
     def pending(self, round: int) -> int:
-        """Rows that wait for a round."""
+        """The number of pairs that wait for a round."""
         return sum(table.num_rows for table in self._waiting.get(round, ()))
 
     def state(self) -> PairsState:
-        """What the epoch has done so far."""
+        """The state of the epoch so far."""
         earlier = {side: [layer.whole for layer in run.layers] for side, run in self._earlier.items()}
         return PairsState(earlier, {round: list(tables) for round, tables in self._waiting.items()})
 
     def absorb(self, state: PairsState) -> None:
-        """Take over what the epoch has done in a share of the keys."""
+        """Add the state of a share of the keys, from another task."""
         for side, blocks in state.earlier.items():
             self._earlier[side].absorb(blocks)
         for round, tables in state.waiting.items():
             self._waiting.setdefault(round, []).extend(tables)
 
     def share_of(self, state: PairsState, share: Share) -> PairsState:
-        """The part of a state that is of a share of the keys."""
+        """The part of a state that belongs to a share of the keys."""
         earlier = {side: share.blocks(blocks) for side, blocks in state.earlier.items()}
         waiting = {
             round: [share.rows_by(table, self._spec.left_keys) for table in tables]
@@ -110,7 +110,7 @@ class PairsInRounds:
         return trace
 
     def _now(self, round: int, pairs: pa.Table) -> list[pa.Table]:
-        """The pairs of this round, without rounds; those of later ones wait."""
+        """The pairs of this round, without their rounds. Pairs of later rounds are kept waiting."""
         left, right = self._widths
         if not pairs.num_rows:
             return []
@@ -127,5 +127,5 @@ class PairsInRounds:
 
 
 def pair_layouts(spec: InnerJoin) -> dict[str, Layout]:
-    """The traces that an inner join in a loop keeps."""
+    """The traces of an inner join inside a loop: suffix → layout."""
     return join_with_rounds(spec).layouts()

@@ -1,9 +1,9 @@
-"""What the rounds of an epoch leave behind for its end, in a few pieces, however many rounds there are.
+"""The rows that the rounds of an epoch collect for its end, in a few pieces, however many rounds there are.
 
-A round of a long chain has a single row, and a table or block of one row takes two kilobytes, nearly all of it for the
-objects around the row. So a new piece is put together with those before it while they are less than twice its size. *n*
-rows lie in at most log2(n) + 1 pieces, and each row is copied O(log n) times. The order of rows stays. A piece that is
-large stays as it is: there are few, and the rows of one may lie in a file (`task/round_state.py`).
+A round of a long chain may have a single row, and a table or block of one row takes two kilobytes, nearly all of it for
+the objects around the row. So a new piece is joined with the pieces before it while they have less than twice its rows.
+*n* rows are in at most log2(n) + 1 pieces, and each row is copied O(log n) times. The order of rows is kept. Large
+pieces are never joined: they are few, and their rows may be in a mapped file (`task/round_state.py`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _LARGE = 1 << 18
 
 
 def _joins(before: int, rows: int) -> bool:
-    """Whether a piece with so many rows is put together with the one before it."""
+    """Whether a new piece with ``rows`` rows is joined with the piece of ``before`` rows before it."""
     return before < min(_FACTOR * rows, _LARGE)
 
 
 class Tables:
-    """Changes with the same columns."""
+    """Changes with the same columns, collected in a few pieces."""
 
     def __init__(self) -> None:
         self.pieces: list[pa.Table] = []
@@ -37,7 +37,7 @@ class Tables:
         self.pieces.append(table.combine_chunks())
 
     def absorb(self, pieces: Iterable[pa.Table]) -> None:
-        """Take pieces that others have made as they are."""
+        """Add the pieces of another task as they are."""
         self.pieces += [piece for piece in pieces if piece.num_rows]
 
     @property
@@ -46,7 +46,7 @@ class Tables:
 
 
 class Blocks:
-    """Rows of one trace."""
+    """Rows of one trace, collected in a few pieces."""
 
     def __init__(self) -> None:
         self.pieces: list[Block] = []
@@ -59,5 +59,5 @@ class Blocks:
         self.pieces.append(block)
 
     def absorb(self, pieces: Iterable[Block]) -> None:
-        """Take pieces that others have made as they are."""
+        """Add the pieces of another task as they are."""
         self.pieces += [piece for piece in pieces if piece.rows]

@@ -1,14 +1,13 @@
-"""Traces of operators in a loop: each row has a round behind its columns, and is read up to a round.
+"""Traces of operators inside a loop: each row has a round as its last column, and is read up to a round.
 
-Inside a loop a time is (epoch, round). Epochs are the time of the trace, as everywhere; the round is a column, the
-last. So whatever is done with layers (merging, compacting, copying) makes epochs one and keeps rounds apart, which is
-just what the rounds of later epochs need.
+Inside a loop a time is (epoch, round). The epoch is the trace's epoch, as everywhere; the round is the last column. So
+merging, compacting and copying layers may collapse epochs, but keeps rounds apart, as later epochs need it.
 
-An operator that knows nothing of rounds is shown a trace without that column, which has the rows of the rounds up to
-one: `Slice.live` leaves the others out, so that every search does.
+A kernel that knows no rounds gets a trace without that column, with only the rows of rounds up to a given one:
+`Slice.live` excludes the other rows, and so every search does.
 
-All rows of a loop lie in one partition, the one that has hash 0, whatever the number of partitions. So the hashes of
-its traces are squeezed into the first of the 256 slots of which partitions are made.
+All rows of a loop are in one partition, the partition with hash 0, whatever the number of partitions. So the hashes of
+its traces are squeezed into the first of the 256 slots from which partitions are made.
 """
 
 from __future__ import annotations
@@ -33,30 +32,30 @@ ROUND = pa.int32()
 Rounds = npt.NDArray[np.int32]
 
 SLOT_BITS = 8
-"""By so many bits hashes are squeezed."""
+"""The number of bits by which hashes are shifted right to squeeze them into the first slot."""
 
 
 def squeezed(prepared: pa.Table) -> pa.Table:
-    """What an operator's ``prepare`` made, with hashes of the first slot."""
+    """The table that an operator's ``prepare`` made, with its hashes squeezed into the first slot."""
     hashes = physical.fixed(physical.plain(prepared.column("_hash")))
     return prepared.set_column(0, "_hash", pa.array(hashes >> np.uint64(SLOT_BITS)))
 
 
 def with_rounds(layout: Layout) -> Layout:
-    """The layout of a trace whose rows have a round behind their columns."""
+    """The layout with a round as one more column at the end."""
     return replace(layout, width=layout.width + 1)
 
 
 def at_round(block: Block, round: int) -> Block:
-    """The rows of a block, all at one round. What they are sorted by is left as it is."""
+    """The rows of a block, all with one round as the last column. Their hash, sub and order do not change."""
     rounds = pa.array(np.full(block.rows, round, np.int32))
     return replace(block, columns=(*block.columns, rounds))
 
 
 @dataclass(frozen=True)
 class RoundSlice(Slice):
-    """A slice of a layer without its column of rounds: the rows of ``whole``, the same slice with that column, up to
-    round ``until``. In a loop inside a loop that one is such a slice, too, of the outer loop's rounds."""
+    """The rows of ``whole`` up to round ``until``, without the column of rounds. In a loop inside a loop, ``whole`` is
+    a `RoundSlice` too, for the rounds of the outer loop."""
 
     whole: Slice
     rounds: Rounds
@@ -77,7 +76,7 @@ class StoredRounds:
     """A trace as of the epoch before, whose rows have rounds."""
 
     def __init__(self, trace: Trace, layout: Layout) -> None:
-        """``layout`` is that of the rows without their rounds."""
+        """``layout`` is the layout of the rows without their rounds."""
         self._trace, self._layout = trace, layout
         self._slices: list[RoundSlice] = []
         for piece in trace.slices:
@@ -95,7 +94,7 @@ class StoredRounds:
         return not self._slices
 
     def until(self, round: int, further: Sequence[Slice] = ()) -> Trace:
-        """The rows of the rounds up to one, without their rounds; with further rows."""
+        """A trace of the rows up to round ``round``, without their rounds, and of the ``further`` slices."""
         trace = Trace(
             self._trace.directory,
             self._layout,
@@ -108,7 +107,7 @@ class StoredRounds:
         return trace
 
     def rounds(self, after: int) -> list[int]:
-        """The rounds after one at which there are rows. It reads the round of every row."""
+        """The rounds after ``after`` that have rows. Reads the round of every row."""
         found: set[int] = set()
         for piece in self._slices:
             there = piece.rounds[piece.start : piece.stop]
@@ -117,8 +116,8 @@ class StoredRounds:
         return [round for round in found if round > after]
 
     def rounds_of(self, hashes: Words, after: int) -> tuple[Rounds, Words]:
-        """The rounds after one at which there are rows with these hashes (sorted, unique): pairs, some of them several
-        times."""
+        """The rounds after ``after`` that have rows with these hashes (sorted, unique): pairs (round, hash), as two
+        arrays. Pairs may repeat."""
         rounds, found = [np.zeros(0, np.int32)], [np.zeros(0, np.uint64)]
         for piece in self._slices:
             _, index, rows = search.hits(piece, hashes)

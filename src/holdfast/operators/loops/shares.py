@@ -1,8 +1,8 @@
-"""Shares of a loop's hashes: what several tasks have of it, where one alone would be slow.
+"""Shares of a loop's hashes: each of several tasks has one share, where a single task would be slow.
 
-All hashes inside a loop lie in the first slot (`round_traces.squeezed`), in the order of the hashes before. So they are
-cut into shares as partitions are cut of all hashes: in whole buckets, which never straddle two. Rows that an operator
-must see together have one hash, and are in one share; so a share is run by the very code that runs the whole.
+All hashes inside a loop are in the first slot (`round_traces.squeezed`), in their original order. They are cut into
+shares in the same way as all hashes are cut into partitions: a share consists of whole buckets. Rows that an operator
+must see together have one hash, so they are in one share, and a share runs with the same code as the whole loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.trace.physical import Words
 from holdfast.trace.rows import Block
 
 MOST = BUCKETS
-"""There are no more shares than that."""
+"""The greatest number of shares."""
 
 
 def _starts(count: int) -> Words:
@@ -40,7 +40,7 @@ class Share:
 
     @property
     def is_first(self) -> bool:
-        """Whether hash 0 is in it, which all rows of an operator without a key have."""
+        """Whether the share has hash 0, the hash of all rows of an operator without a key."""
         return self.index == 0
 
     @property
@@ -49,37 +49,37 @@ class Share:
 
     @property
     def range(self) -> tuple[int, int]:
-        """Its hashes, [low, high). The last reaches to the end of all hashes."""
+        """The hashes [low, high) of the share. The last share reaches to the end of all hashes."""
         starts = [*map(int, _starts(self.count)), 1 << 64]
         return starts[self.index], starts[self.index + 1]
 
     def cut(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """Rows with a ``_hash``, cut by the share that is to have them."""
+        """Cut rows by their ``_hash``: yield (index of the share, rows)."""
         return cut(table, _starts(self.count))
 
     def cut_by(self, table: pa.Table, key: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
-        """A change, cut by the hash of these columns."""
+        """Cut a change by the hash of the columns at ``key``: yield (index of the share, rows)."""
         hashes = hash_columns([table.column(index) for index in key], rows=table.num_rows) >> np.uint64(SLOT_BITS)
         for index, part in self.cut(table.add_column(0, "_hash", pa.array(hashes))):
             yield index, part.drop_columns(["_hash"])
 
-    # -- this share of what one task has of the whole ------------------------------------------------------------------
+    # -- the part of a whole state that belongs to this share ----------------------------------------------------------
 
     def rows(self, table: pa.Table) -> pa.Table:
-        """Its rows of a table that is sorted by ``_hash``."""
+        """The share's rows of a table that is sorted by ``_hash``."""
         start, stop = self._places(physical.fixed(physical.plain(table.column("_hash"))))
         return table.slice(start, stop - start)
 
     def rows_by(self, table: pa.Table, key: Sequence[int]) -> pa.Table:
-        """Its rows of a change, by the hash of these columns."""
+        """The share's rows of a change, by the hash of the columns at ``key``."""
         return dict(self.cut_by(table, key)).get(self.index, table.slice(0, 0))
 
     def blocks(self, blocks: Sequence[Block]) -> list[Block]:
-        """Its rows of blocks that are sorted by hash."""
+        """The share's rows of blocks that are sorted by hash."""
         return [block.slice(*self._places(block.hash)) for block in blocks]
 
     def hashes(self, hashes: Words) -> Words:
-        """Its hashes of any."""
+        """The hashes that are in the share."""
         low, high = self.range
         return hashes[(hashes >= np.uint64(low)) & (hashes <= np.uint64(high - 1))]
 

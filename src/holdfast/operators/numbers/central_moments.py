@@ -1,11 +1,12 @@
 """Skewness, kurtosis and covariance, from exact sums of powers and products.
 
-With n values, and the sums of their powers S1 to S4, everything is a quotient of exact integers:
+For n values with the sums of powers S1 to S4, everything is a quotient of exact integers:
 
     M2 = n·S2 - S1²        M3 = n²·S3 - 3n·S1·S2 + 2·S1³        M4 = n³·S4 - 4n²·S1·S3 + 6n·S1²·S2 - 3·S1⁴
     skewness = M3 / M2^(3/2)        kurtosis = M4 / M2² - 3
 
-and a covariance is n·Σxy - Σx·Σy over n·n or n·(n - 1). So nothing cancels, and only the quotient is rounded.
+and a covariance is n·Σxy - Σx·Σy over n·n or n·(n - 1). So no digits are lost by cancellation, and only the quotient is
+rounded.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from holdfast.operators.numbers.digits import Digits, Floats, Ints, from_int64, 
 
 
 def second_moment(many: Digits, sums: Digits, squares: Digits) -> Digits:
-    """M2, that is n² times the variance."""
+    """M2: n² times the variance."""
     return subtract(multiply(many, squares), multiply(sums, sums))
 
 
 def skewness(powers: list[Digits], counts: Ints) -> Floats:
-    """Of the values whose sums of powers 1 to 4 are given; NaN where all values are equal."""
+    """The skewness, given the sums of powers 1 to 4; NaN where all values are equal."""
     many, (first, second, third, _) = from_int64(counts), powers
     cube = multiply(first, multiply(first, first))
     whole = subtract(multiply(many, multiply(many, third)), scaled(multiply(many, multiply(first, second)), 3))
@@ -33,7 +34,7 @@ def skewness(powers: list[Digits], counts: Ints) -> Floats:
 
 
 def kurtosis(powers: list[Digits], counts: Ints) -> Floats:
-    """Of the values whose sums of powers 1 to 4 are given; NaN where all values are equal."""
+    """The kurtosis, given the sums of powers 1 to 4; NaN where all values are equal."""
     many, (first, second, third, fourth) = from_int64(counts), powers
     square = multiply(first, first)
     whole = multiply(many, multiply(many, multiply(many, fourth)))
@@ -47,7 +48,7 @@ def kurtosis(powers: list[Digits], counts: Ints) -> Floats:
 
 
 def covariance(sums: tuple[Digits, Digits], products: Digits, counts: Ints, *, sample: bool, scale: int) -> Floats:
-    """From Σx, Σy and Σxy; ``scale``: decimal places of the products."""
+    """The covariance, given Σx, Σy and Σxy. ``scale``: the decimal places of the products."""
     joint = subtract(multiply(from_int64(counts), products), multiply(*sums))
     top, high = rounded(joint, len(counts))
     many = counts.astype(np.float64)
@@ -61,6 +62,6 @@ def _negative(digits: Digits) -> Digits:
 
 
 def _even(mantissa: Floats, exponent: Ints) -> tuple[Floats, Ints]:
-    """The same numbers with even exponents, so that their roots have whole ones."""
+    """The same numbers with even exponents, so that the exponents of their square roots are whole."""
     odd = exponent % 2
     return mantissa * (1.0 + odd), exponent - odd

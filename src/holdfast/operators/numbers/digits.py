@@ -1,20 +1,20 @@
-"""Whole vectors of exact numbers, as columns of base-2^32 digits.
+"""Vectors of exact numbers, as columns of base-2^32 digits.
 
-Representation. ``Digits`` maps q to an int64 column; row i is the number Σ_q digits[q][i] · 2^(32q). A column that is
-missing is all zeros; q may be negative (fractions of doubles). Digits are signed and may be larger than the base, so
-the same number has many forms, and adding two vectors is adding their columns.
+Representation. ``Digits`` maps q to an int64 column; row i is the number Σ_q digits[q][i] · 2^(32q). A missing column
+is all zeros; q may be negative (fractions of doubles). Digits are signed and may be larger than the base, so the same
+number has many forms, and two vectors are added by adding their columns.
 
 Two forms are functions of the number alone:
 
-- *balanced*: every digit in [-2^31, 2^31). The sign of a number is that of its highest non-zero digit.
-- *canonical*: balanced, except that the two digits above the point are folded into one column where the whole part
-  stays below about 2^59. So the total of small numbers is one column, and what is stored, being canonical, does not
-  depend on how the numbers were split into batches, or in which order they came and went.
+- *balanced*: every digit is in [-2^31, 2^31). The sign of a number is the sign of its highest non-zero digit.
+- *canonical*: balanced, except that digit 1 is folded into digit 0 where the whole part is below about 2^59. So the
+  total of small numbers is one column. Stored numbers are canonical, so they do not depend on how the numbers were
+  split into batches, or on the order of insertions and deletions.
 
-Invariant. No function overflows as long as digits stay within ±2^62, and all of them return digits within ±2^62. Sums
-over more or larger digits than that allows are balanced first.
+Invariant. No function overflows if its input digits are within ±2^62, and every function returns digits within ±2^62.
+Digits are balanced first where a sum might exceed that.
 
-Cost. A handful of vector operations per column; the number of columns follows the spread of magnitudes in a vector,
+Cost. A handful of vector operations per column. The number of columns follows the spread of magnitudes in a vector:
 one for integers, two to four for doubles of ordinary size.
 """
 
@@ -40,12 +40,12 @@ FOLD = 1 << 27
 
 
 def largest(column: Ints) -> int:
-    """The greatest magnitude in a column, 0 if it is empty."""
+    """The greatest magnitude in a column; 0 if it is empty."""
     return max(int(column.max()), -int(column.min())) if len(column) else 0
 
 
 def rows(digits: Digits) -> int:
-    """The number of rows; 0 when there are no columns at all, which stands for zeros of any length."""
+    """The number of rows; 0 if there are no columns, which stands for a vector of zeros of any length."""
     return next((len(column) for column in digits.values()), 0)
 
 
@@ -73,7 +73,7 @@ def without_zeros(digits: Digits) -> Digits:
 
 
 def from_int64(values: Ints) -> Digits:
-    """Any int64 values, the least one too."""
+    """The digits of any int64 values, including -2^63."""
     if largest(values) < SAFE:
         return {0: values}
     return {0: values & MASK, 1: values >> BASE}
@@ -130,7 +130,8 @@ def scaled(digits: Digits, factor: int) -> Digits:
 
 
 def multiply(left: Digits, right: Digits, reach: int | None = None) -> Digits:
-    """The products of two vectors. ``reach``: digits of one row further apart than this are known never to meet."""
+    """The products of two vectors. ``reach``: the caller knows that no row has non-zero digits further apart than
+    this."""
     left, right = balance(left), balance(right)
     result: Digits = {}
     for p, one in left.items():
@@ -146,7 +147,8 @@ def multiply(left: Digits, right: Digits, reach: int | None = None) -> Digits:
 
 
 def sum_groups(digits: Digits, starts: npt.NDArray[np.intp], weights: Ints | None = None) -> Digits:
-    """The sum of each group: rows of a group are adjacent and begin at ``starts``; a row counts ``weights`` times."""
+    """The sum of each group. Rows of a group are adjacent, groups begin at ``starts``; a row counts ``weights``
+    times."""
     if not len(starts):
         return {}
     count = rows(digits)
@@ -171,7 +173,7 @@ def signs(balanced: Digits) -> Ints:
 
 
 def magnitudes(balanced: Digits, low: int, high: int) -> list[Words]:
-    """The absolute values as ordinary digits in [0, 2^32), for places low..high, which must hold all of them."""
+    """The absolute values as digits in [0, 2^32), for places low..high, which must cover all digits."""
     sign = signs(balanced)
     result: list[Words] = []
     carry: Ints | int = 0
@@ -183,7 +185,7 @@ def magnitudes(balanced: Digits, low: int, high: int) -> list[Words]:
 
 
 def rounded(digits: Digits, count: int) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Each of ``count`` numbers as (m, e): m · 2^e is the number, rounded to 53 bits, half to even."""
+    """Each of ``count`` numbers as (m, e), where m · 2^e is the number rounded to 53 bits, half to even."""
     digits = without_zeros(digits)
     if not digits:
         return np.zeros(count), np.zeros(count, dtype=np.int64)
@@ -192,7 +194,7 @@ def rounded(digits: Digits, count: int) -> tuple[Floats, npt.NDArray[np.int64]]:
         return digits[low].astype(np.float64), np.full(count, BASE * low)
     if high - low > 2:
         return _rounded_from_words(digits)
-    # Where the two upper digits make an exact double, one addition of two exact doubles rounds correctly.
+    # If the two upper digits together are an exact double, one addition of two exact doubles rounds correctly.
     none = np.zeros(count, dtype=np.int64)
     upper, middle, lower = digits.get(low + 2, none), digits.get(low + 1, none), digits[low]
     simple = (np.abs(upper) < 1 << 20) & (np.abs(middle) < 1 << 52) & (np.abs(lower) < 1 << 53)
@@ -204,14 +206,15 @@ def rounded(digits: Digits, count: int) -> tuple[Floats, npt.NDArray[np.int64]]:
 
 
 def _rounded_from_words(digits: Digits) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """The same for any numbers, from the 64 bits that begin at the highest one and whether anything is below."""
+    """The result of ``rounded`` for any numbers, computed from the 64 bits from the highest one bit on, and from
+    whether any lower bit is set."""
     count = rows(digits)
     balanced = balance(digits)
     if not balanced:
         return np.zeros(count), np.zeros(count, dtype=np.int64)
     low, high = min(balanced), max(balanced)
     columns = magnitudes(balanced, low, high)
-    # The three highest digits hold at least 65 significant bits; what is below them only breaks ties.
+    # The three highest digits have at least 65 significant bits; the digits below only break ties.
     words = np.stack([np.zeros(count, dtype=np.uint64)] * 3 + columns)
     filled = words != 0
     every = np.arange(count)
@@ -230,9 +233,10 @@ def _rounded_from_words(digits: Digits) -> tuple[Floats, npt.NDArray[np.int64]]:
 
 
 def to_float(digits: Digits, count: int) -> Floats:
-    """The nearest double to each number, ±inf beyond the range.
+    """The nearest double to each number; ±inf if it is out of range.
 
-    Sums of doubles are multiples of the least subnormal, so that tiny results are exact and rounded only once.
+    Sums of doubles are multiples of the least subnormal, so tiny results are exact, and every result is rounded only
+    once.
     """
     mantissa, exponent = rounded(digits, count)
     with np.errstate(over="ignore"):
@@ -240,7 +244,7 @@ def to_float(digits: Digits, count: int) -> Floats:
 
 
 def to_int128(digits: Digits, count: int) -> tuple[Words, Ints, Bools]:
-    """Whole numbers in two's complement: low and high 64 bits, and whether each number fits them."""
+    """Whole numbers in 128-bit two's complement: the low and high 64 bits, and whether each number fits."""
     if is_single(digits):
         single = digits[0] if digits else np.zeros(count, dtype=np.int64)
         return single.view(np.uint64), single >> 63, np.ones(count, dtype=np.bool_)

@@ -1,12 +1,12 @@
-"""Random values that are a function of where they are drawn: reproducible on any machine, in any order.
+"""Random values that are a function of the place of a draw: reproducible on any machine, in any order.
 
 A draw has a *place*: the hash of its row, and its number among the rows of that hash in this epoch. ``words`` mixes the
-place with a key (the lineage's seed, the operator, the function) into 64 random bits; everything else is made of those.
-So a value does not depend on which other rows came, on partitions, or on the order of anything.
+place with a key (the lineage's seed, the operator, the function) into 64 random bits, from which all values are
+computed. So a value does not depend on other rows, on partitions, or on any order.
 
-Bit for bit the same everywhere: only integer operations and +, -, *, / and sqrt of doubles, which IEEE 754 defines
-exactly, one NumPy call each. A logarithm of the platform's would not do: its last bits differ between processors.
-All functions are vectorised; O(rows).
+Values are bit for bit the same everywhere: only integer operations are used, and +, -, *, / and sqrt of doubles, which
+IEEE 754 defines exactly, one NumPy call each. The logarithm is computed here, since the last bits of the platform's
+logarithm differ between processors. All functions are vectorised; O(rows).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def words(key: tuple[object, ...], hashes: Words, numbers: Ints) -> Words:
 
 
 def _mixed(values: Words) -> Words:
-    """Splitmix64: a bijection of the words, so that different places of one hash never meet."""
+    """Splitmix64: a bijection of the words, so different places of one hash never get equal words."""
     values = values + _G
     values = (values ^ (values >> _S30)) * _M1
     values = (values ^ (values >> _S27)) * _M2
@@ -42,13 +42,13 @@ def _mixed(values: Words) -> Words:
 
 
 def uniform(bits: Words) -> Doubles:
-    """Uniform in [0, 1)."""
+    """Uniform values in [0, 1)."""
     return (bits >> _S11).astype(np.float64) * 2.0**-53
 
 
 def normal(bits: Words) -> Doubles:
-    """Standard normal: the inverse of its distribution function at a uniform value (Wichura, AS 241)."""
-    p = ((bits >> _S12).astype(np.float64) + 0.5) * 2.0**-52  # never 0 nor 1, and exact
+    """Standard normal values: the inverse distribution function at a uniform value (Wichura, AS 241)."""
+    p = ((bits >> _S12).astype(np.float64) + 0.5) * 2.0**-52  # exact, and never 0 or 1
     q = p - 0.5
     r = 0.180625 - q * q
     centre = q * _polynomial(_A, r) / _polynomial(_B, r)
@@ -70,7 +70,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Doubles) -> Doubles:
 
 
 def _log(x: Doubles) -> Doubles:
-    """The natural logarithm of positive doubles, by the series of artanh; about 1e-15 relative."""
+    """The natural logarithm of positive doubles, by the series of artanh; relative error about 1e-15."""
     fraction, exponent = np.frexp(x)
     small = fraction < 0.7071067811865476
     fraction = np.where(small, fraction * 2.0, fraction)
@@ -99,7 +99,7 @@ _LETTERS = tuple(index for index in range(36) if index not in _DASHES)
 
 
 def uuids(high: Words, low: Words) -> pa.Array:
-    """Version 4 UUIDs as texts: 122 random bits each."""
+    """Version 4 UUIDs as text: 122 random bits each."""
     whole = np.empty((len(high), 16), np.uint8)
     whole[:, :8] = high.astype(">u8").view(np.uint8).reshape(-1, 8)
     whole[:, 8:] = low.astype(">u8").view(np.uint8).reshape(-1, 8)

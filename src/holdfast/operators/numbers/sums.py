@@ -1,13 +1,13 @@
-"""Arrow columns to exact digits and back: what sums, averages and variances are made of.
+"""Arrow columns to exact digits and back: the basis of sums, averages and variances.
 
 Why. ``(a+b)+c ≠ a+(b+c)`` in doubles, so a plain sum would depend on batches, partitions and merges, and a retraction
-would not cancel what was emitted. Here every value becomes an exact number (`digits`): integers, durations and the
-unscaled integers of decimals as they are, a double as the whole multiple of 2^-1074 that it is. NaN and the
-infinities are counted beside the digits. A result is a function of the exact total alone: doubles are rounded once,
-from the exact sum; decimals and integers are exact or an error.
+would not cancel the value that was emitted. Here every value becomes an exact number (`digits`): integers, durations
+and the unscaled integers of decimals as they are, a double as a whole multiple of 2^-1074. NaN and the infinities are
+counted separately. A result is a function of the exact total alone: a double is rounded once, from the exact sum; a
+decimal or integer is exact, or an error.
 
-Cost. Integers and decimals of up to 18 digits are used in place. Doubles cost five vector operations per digit
-column, and one pass when they are all whole numbers.
+Cost. Integers and decimals of up to 18 digits are used without copying. Doubles cost five vector operations per digit
+column, or one pass if all are whole numbers.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from holdfast.operators.numbers.digits import (
 from holdfast.trace import physical
 
 SPECIALS = ("nan", "pinf", "ninf")
-"""What a double can be that has no digits."""
+"""The special doubles, which have no digits: NaN, +∞ and -∞."""
 
 INT64_DIGITS = 19
-"""Every int64 has at most so many decimal digits."""
+"""The most decimal digits of an int64."""
 
 CHUNK = 1 << 14
-"""Doubles are cut into digits so many at a time, so that they stay in the cache meanwhile."""
+"""The number of doubles that are cut into digits at a time, so that they stay in the cache."""
 
 TOP = 31
 """The highest digit of a double: 2^1024 is digit 2^32 at place 31."""
@@ -57,18 +57,19 @@ TOP = 31
 
 @dataclass(frozen=True)
 class Encoded:
-    """A column as exact numbers. A NULL and a special value are zero in the digits."""
+    """A column as exact numbers. NULLs and special doubles are zero in the digits."""
 
     digits: Digits
     valid: Bools | None
-    """Which rows are not NULL; None when none is."""
+    """Whether each row is not NULL; None if no row is NULL."""
 
     specials: dict[str, Bools] = field(default_factory=dict)
+    """Name of a special double → whether each row has it."""
 
 
 def encode(array: pa.Array) -> Encoded:
-    """The exact numbers of a column: integers, booleans (true is 1), decimals (unscaled),
-    durations (in their unit), floats, or all NULL."""
+    """The exact numbers of a column of integers, booleans (true is 1), decimals (unscaled), durations (in their unit),
+    floats, or only NULLs. Raises Unsupported for other types."""
     array = physical.plain(array)
     valid, kind = physical.valid(array), array.type
     if pa.types.is_null(kind):
@@ -91,7 +92,8 @@ def encode(array: pa.Array) -> Encoded:
 
 
 def float_digits(values: Floats) -> Digits:
-    """Finite doubles, exactly. Digits are cut from the top: each cut and each rest is exact in double arithmetic."""
+    """The exact digits of finite doubles. Digits are cut off from the highest one down; each cut and each rest is exact
+    in double arithmetic."""
     parts = [values[start : start + CHUNK] for start in range(0, len(values), CHUNK)]
     if all((np.trunc(part) == part).all() and (np.abs(part) < SAFE).all() for part in parts):
         return without_zeros({0: values.astype(np.int64)})
@@ -103,7 +105,7 @@ def float_digits(values: Floats) -> Digits:
         q = min(TOP, int(np.frexp(np.abs(rest).max())[1]) // BASE)
         while rest.any():
             if q - unit < -TOP:
-                # 2^(32·32) is not a double, but what is left is small enough to be scaled up, exactly.
+                # 2^(32·32) is not a double, but the rest is small enough to be scaled up exactly.
                 np.ldexp(rest, BASE * TOP, out=rest)
                 unit -= TOP
             np.multiply(rest, 2.0 ** (-BASE * (q - unit)), out=cut)
@@ -129,17 +131,17 @@ def _decimal_digits(array: pa.Array, valid: Bools | None) -> Digits:
 
 
 def squares(encoded: Encoded) -> Digits:
-    """The exact squares. A double, like a 128-bit integer, lies in four neighbouring balanced digits at most."""
+    """The exact squares. A double or a 128-bit integer has at most four adjacent non-zero balanced digits."""
     return multiply(encoded.digits, encoded.digits, reach=3)
 
 
 Explain = Callable[[int], str]
-"""Names the group at a place, for an error."""
+"""Returns the text of the group at an index, for errors."""
 
 
 def to_integers(digits: Digits, present: Bools, kind: pa.DataType, explain: Explain | None) -> pa.Array:
-    """Totals as int64 or a duration; NULL where not present. One that does not fit is an error, or NULL if nothing is
-    to be explained."""
+    """Totals as int64 or a duration; NULL where not ``present``. A total that does not fit raises EvaluationError, or
+    is NULL if ``explain`` is None."""
     low, high, fits = to_int128(digits, len(present))
     values = low.view(np.int64)
     fits &= high == values >> 63
@@ -149,8 +151,8 @@ def to_integers(digits: Digits, present: Bools, kind: pa.DataType, explain: Expl
 
 
 def to_decimals(digits: Digits, present: Bools, kind: pa.DataType, explain: Explain | None) -> pa.Array:
-    """Totals as decimals; NULL where not present. One with more digits than the type has is an error, or NULL if
-    nothing is to be explained."""
+    """Totals as decimals; NULL where not ``present``. A total with more digits than the type raises EvaluationError, or
+    is NULL if ``explain`` is None."""
     low, high, fits = to_int128(digits, len(present))
     if kind.precision < INT64_DIGITS or not is_single(digits):
         fits &= _below(low, high, 10**kind.precision)
@@ -162,7 +164,7 @@ def to_decimals(digits: Digits, present: Bools, kind: pa.DataType, explain: Expl
 
 
 def _below(low: Words, high: Ints, bound: int) -> Bools:
-    """Which 128-bit numbers have a magnitude below ``bound``."""
+    """Whether the magnitude of each 128-bit number is below ``bound``."""
     # ~x is -x - 1, which never overflows: a negative x is within the bound if ~x < bound - 1.
     negative = high < 0
     limits = (bound - 1, bound)
@@ -176,7 +178,8 @@ def _below(low: Words, high: Ints, bound: int) -> Bools:
 
 
 def to_average(digits: Digits, counts: Ints, scale: int, kind: pa.DataType, explain: Explain | None) -> pa.Array:
-    """Totals (unscaled, at ``scale``) over counts as decimals or durations, halves away from zero; NULL where 0."""
+    """Totals (unscaled, at ``scale``) divided by counts, as decimals or durations, rounded half away from zero; NULL
+    where the count is 0."""
     present = counts > 0
     places = kind.scale - scale if pa.types.is_decimal(kind) else 0
     if places < 0:
@@ -186,16 +189,17 @@ def to_average(digits: Digits, counts: Ints, scale: int, kind: pa.DataType, expl
 
 
 def to_doubles(digits: Digits, specials: dict[str, Ints], count: int) -> Floats:
-    """Totals as the nearest doubles; specials are how often each special value is in a total."""
+    """Totals as the nearest doubles. ``specials``: how often each special double is in each total."""
     return _with_specials(to_float(digits, count), specials)
 
 
 def variances(
     sums: Digits, squared: Digits, specials: dict[str, Ints], counts: Ints, *, sample: bool, scale: int
 ) -> Floats:
-    """Variances from Σx and Σx² of numbers at ``scale``, meaningless where the count is too small.
+    """Variances, given Σx and Σx² of numbers at ``scale``. Meaningless where the count is too small.
 
-    n·Σx² - (Σx)² is exact, so nothing cancels: a mean of 10^15 does not hurt. The quotient is within 2 ulp.
+    n·Σx² - (Σx)² is exact, so no digits are lost by cancellation, even with a mean of 10^15. The error is at most 2
+    ulp.
     """
     size = len(counts)
     mantissa, exponent = rounded(subtract(multiply(squared, from_int64(counts)), multiply(sums, sums)), size)
@@ -207,7 +211,7 @@ def variances(
 
 
 def special(specials: dict[str, Ints], size: int) -> Bools:
-    """Which totals have a NaN or an infinity in them."""
+    """Whether each total includes a NaN or an infinity."""
     found: Bools = np.zeros(size, dtype=np.bool_)
     for column in specials.values():
         found = found | (column != 0)
@@ -224,7 +228,8 @@ def _with_specials(values: Floats, specials: dict[str, Ints]) -> Floats:
 
 
 def _fitting(fits: Bools, present: Bools, digits: Digits, kind: pa.DataType, explain: Explain | None) -> Bools:
-    """Those present that fit; raises if one does not and that is to be explained."""
+    """``present`` without the totals that do not fit. Raises EvaluationError for the first of these unless ``explain``
+    is None."""
     good = fits | ~present
     if good.all():
         return present

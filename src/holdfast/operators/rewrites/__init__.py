@@ -1,11 +1,11 @@
-"""Rewrites: plans that mean the same and cost less. One rule per file; `RULES` is their order.
+"""Rewrites: rules that turn a plan into an equivalent plan that costs less. One rule per file; `RULES` is their order.
 
-A rule takes a whole plan and gives a whole plan with the same rows in the same columns (names and order), or the very
-plan it got if there is nothing to do. They are applied in turn until none does anything.
+A rule takes a whole plan and returns a whole plan with the same rows in the same columns (names and order). If there is
+nothing to do, it returns the same object. The rules are applied in turn until none changes the plan.
 
-Keyed nodes hold state, and state that two views share is kept once, by fingerprint. So a keyed node that somebody else
-uses too, because it belongs to another view (``keep``) or occurs twice in this plan, is never changed: a filter pushed
-into it would make a second one.
+Keyed nodes hold state, and state that two views share is kept once, by fingerprint. So a keyed node with another
+reader, in another view (``keep``) or in this plan, is never changed: a filter pushed into it would make a second node
+with its own state.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _ROUNDS = 50
 
 
 def rewrite(node: Node, keep: Iterable[Node] | Kept = ()) -> Node:
-    """A plan with the rows of ``node``, in the same columns; the nodes of the plans ``keep`` stay as they are. Who
-    knows the ids of these nodes already gives those, as a frozenset."""
+    """Return an equivalent, cheaper plan. ``keep``: plans whose nodes must not be changed, or the ids of these nodes as
+    a frozenset."""
     if isinstance(keep, frozenset):
         kept: Kept = keep
     else:
@@ -50,7 +50,7 @@ def rewrite(node: Node, keep: Iterable[Node] | Kept = ()) -> Node:
         before = node
         for rule in RULES:
             node = rule(node, kept)
-        if node is before:  # a rule that changes nothing gives back the very node
+        if node is before:  # a rule that changes nothing returns the same object
             break
     return node
 

@@ -1,4 +1,4 @@
-"""drop_identity: a `Linear` that keeps all rows and gives its input's columns under their own names is its input."""
+"""drop_identity: a `Linear` that keeps all rows and outputs its input's columns unchanged is replaced by its input."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""first_rows: a filter that wants the first rows of each partition is told to the `Window` that numbers them.
+"""first_rows: a filter for the first rows of each partition becomes a limit (`First`) of the `Window` below it.
 
-``rn <= 3`` over ``row_number() OVER (…) AS rn`` needs three rows of each partition, and a rank up to 3 those that tie
-with them too: a `Window` that knows (`First`) reads no others. A ``dense_rank`` up to 3 may be any number of rows, so
-it is not bounded. Other functions of the same window must not look behind the row, or they would miss what is not read.
-The filter stays: it may say more, and what is left of it costs next to nothing.
+``rn <= 3`` over ``row_number() OVER (…) AS rn`` needs three rows of each partition; a rank up to 3 also needs the rows
+that tie with them. A `Window` with `First` reads no other rows. A ``dense_rank`` up to 3 may need any number of rows,
+so it is not a limit. Other functions of the same window must not depend on later rows, since these are not read. The
+filter stays above the window: it may have more conditions, and costs next to nothing.
 
-A `Window` that others read too is left as it is: it would become a second one.
+A `Window` with several readers is not changed: it would become a second node with its own state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _bound(node: Node) -> Node:
 
 
 def _at_most(part: Tree) -> tuple[str, int] | None:
-    """The column and the number, if the condition says that the one is at most the other."""
+    """(column, number) if the condition implies that the column is at most the number; else None."""
     if not isinstance(part, Operation) or len(part.operands) != 2:
         return None
     left, right = part.operands
@@ -58,7 +58,7 @@ def _at_most(part: Tree) -> tuple[str, int] | None:
 
 def _limit(name: str, left: Tree, right: Tree) -> tuple[str, int] | None:
     if is_operation(left, "cast") and left.type == "bigint":
-        (left,) = left.parts  # it is a whole number, and the wider type keeps its order
+        (left,) = left.parts  # casting a whole number to a wider type keeps the order
     if name not in ("<=", "<", "=") or not isinstance(left, Column) or not isinstance(right, Literal):
         return None
     return (left.name, right.value - (name == "<")) if isinstance(right.value, int) else None

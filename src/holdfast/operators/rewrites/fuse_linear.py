@@ -1,8 +1,8 @@
-"""fuse_linear: a `Linear` over a `Linear` becomes one, the inner expressions written into the outer.
+"""fuse_linear: a `Linear` over a `Linear` becomes one `Linear`; the inner expressions are written into the outer ones.
 
-An inner expression that costs something is written into one place only: if the outer `Linear` reads it twice (or
-inside a lambda function, once per element), both stay, so that it is computed once. The inner predicate goes first in
-the AND, as it went first before: it may guard the outer one (``b <> 0 AND a / b > 1``).
+An inner expression that is more than a column or a constant must be computed only once. So if the outer `Linear` reads
+it twice (or inside a lambda function, which reads it once per element), both nodes stay. The inner predicate comes
+first in the AND, since it was evaluated first before: it may guard the outer one (``b <> 0 AND a / b > 1``).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def _may_inline(inner: dict[str, Tree], outer: list[Tree]) -> bool:
         for each in tree.walk():
             if isinstance(each, Column):
                 uses[each.name] += 1
-            elif isinstance(each, Lambda):  # what it reads is read for each element
+            elif isinstance(each, Lambda):  # its columns are read once per element, so they count again
                 uses.update(part.name for part in each.walk() if isinstance(part, Column))
     return all(count == 1 or is_cheap(inner[name]) for name, count in uses.items())
 
 
 def is_cheap(tree: Tree) -> bool:
-    """Is computing it again as cheap as reading it?"""
+    """Whether computing the expression again is as cheap as reading its value."""
     return isinstance(tree, (Column, Literal))

@@ -1,11 +1,12 @@
-"""narrow_outer: an outer join whose rows without a match are dropped anyway is an inner join, or one half of it.
+"""narrow_outer: an outer join becomes an inner or left join if a condition above drops its rows without a match.
 
-A condition above a join *rejects* a side if it cannot be true where all columns of that side are NULL: a comparison
-with one of them, or IS NOT NULL. Rows that a left join makes up for what matches nothing on the right are dropped by a
-condition that rejects the right side: then it is an inner join. A full join whose left side is rejected keeps no row
-that is the right side's alone: it is a left join, and the other way round; if both are rejected it is an inner one.
+A condition above a join *rejects* a side if it cannot be true where all columns of that side are NULL: for example a
+comparison with one of these columns, or IS NOT NULL. A condition that rejects the right side of a left join drops all
+rows without a match, so the join becomes an inner join. A condition that rejects the left side of a full join drops the
+right rows without a match, so the join becomes a left join; if the right side is rejected, it becomes a left join with
+the sides swapped; if both are rejected, an inner join.
 
-An inner join keeps less, may be ordered with others, and lets filters through to both sides.
+An inner join keeps less state, can be reordered with other joins, and lets filters pass to both sides.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _narrow(node: Node) -> Node:
     parts = conjuncts(node.predicate)
     no_left, no_right = (
         any(rejects(part, side.columns) for part in parts) for side in (join.left, join.right)
-    )  # rows in which this side is made up are dropped
+    )  # whether rows in which this side is padded with NULLs are dropped
     if join.how == "left":
         return replace(node, input=replace(join, how="inner")) if no_right else node
     if no_left and no_right:
@@ -55,7 +56,7 @@ def _narrow(node: Node) -> Node:
 
 
 def rejects(part: Tree, columns: Collection[str]) -> bool:
-    """Whether the condition is never true where all these columns are NULL."""
+    """Whether the condition cannot be true where all these columns are NULL."""
     inner = part.parts[0] if is_operation(part, "not") else part
     if is_operation(inner, *_COMPARISONS):
         return any(_is_null(each, columns) for each in inner.parts)
@@ -69,7 +70,7 @@ def rejects(part: Tree, columns: Collection[str]) -> bool:
 
 
 def _is_null(tree: Tree, columns: Collection[str]) -> bool:
-    """Whether the expression is NULL where all these columns are."""
+    """Whether the expression is NULL where all these columns are NULL."""
     if isinstance(tree, Column):
         return tree.name in columns
     return is_operation(tree, *_STRICT) and any(_is_null(each, columns) for each in tree.parts)

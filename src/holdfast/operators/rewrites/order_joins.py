@@ -1,24 +1,27 @@
-"""order_joins: inner joins are made in the order in which a change has the least to do.
+"""order_joins: inner joins are put into the order in which a change costs least.
 
-What is known is the plan alone. (How many rows a source has is known later, and changes; an order that followed it
-would give views another meaning at every restart, and their state would be thrown away.) So sizes are guessed:
+Only the plan is known. (The number of rows of a source is known later, and changes; an order that depended on it could
+change the fingerprints of views at every restart, and their state would be lost.) So sizes are estimated:
 
-* A source with more columns is taken to have more rows: tables of events are wide, those they refer to are narrow.
-* A condition keeps some of the rows: one in fifty for an equality with a constant, one in three for another.
+* A source with more columns is assumed to have more rows: tables of events are wide, the tables they refer to narrow.
+* A condition keeps a share of the rows: one in fifty for an equality with a constant, one in three for any other.
 * An aggregate has a tenth of the rows.
-* A join by columns that are equal has rows(left) · rows(right) / values, where there are as many values as the smallest
-  of the relations with a column of that class has rows before it is filtered: that one is taken to have each once.
+* An equi-join has rows(left) · rows(right) / values. The number of values of a class of equal columns is estimated as
+  the unfiltered size of the smallest relation with a column of the class, which is assumed to have each value once.
 
-Of all trees that join what an equality connects (never all rows with all rows, unless nothing connects them), the one
-is taken with the fewest joins of many with many (those that have more rows than either side, conditions apart); of
-those, the one that keeps the fewest rows in its traces, to within a factor of ten or so: guesses are no better than
-that; of those, the one with the fewest exchanges on its longest path (`plan/placement.py`: joins one above the other by
-the same columns need none between them); then the one with fewer rows; then the order of FROM. Trees may be bushy: what
-few rows say about many (a nation, its region) is joined among themselves first, and a change of the many meets them
-once.
+Only relations that an equality connects are joined (all rows with all rows only if no equality connects them). Of all
+such trees, the best one is chosen by these criteria, in this order:
 
-Exact for up to 9 relations: for each set of them that is connected, the best tree over all ways to cut it in two,
-O(3^n). A region of more is left as it is.
+1. the fewest many-to-many joins (joins with more rows than each of their sides, conditions apart);
+2. the fewest rows in the traces, to within about a factor of ten, since the estimates are no better than that;
+3. the fewest exchanges on the longest path (`plan/placement.py`: a join above a join by the same columns needs none);
+4. the fewest rows in the traces, exactly; then the order of FROM.
+
+Trees may be bushy: small dimension tables (a nation, its region) are joined with each other first, and a change of the
+large table is joined with the result once.
+
+Exact for up to 9 relations: for each connected set of relations, the best tree over all ways to cut the set in two,
+O(3^n). A larger region is not reordered.
 """
 
 from __future__ import annotations
@@ -66,16 +69,16 @@ def _ordered(node: Node, closed: set[int]) -> Node:
     return _built(found, wanted, classes)
 
 
-# -- guesses ----------------------------------------------------------------------------------------------------------
+# -- estimates --------------------------------------------------------------------------------------------------------
 
 
 def size(node: Node) -> float:
-    """How many rows a relation is taken to have."""
+    """The estimated number of rows of a relation."""
     return node.guessed_rows(*map(size, node.inputs))
 
 
 def base(node: Node) -> float:
-    """How many rows it would have without its own conditions."""
+    """The estimated number of rows of a relation without its own conditions."""
     while isinstance(node, Linear):
         node = node.input
     return size(node)
@@ -84,26 +87,29 @@ def base(node: Node) -> float:
 # -- the best tree ----------------------------------------------------------------------------------------------------
 
 Members = tuple[tuple[tuple[str, int], ...], ...]
-"""For each class, its columns, each with the number of its leaf."""
+"""For each class, its columns, each with the index of its leaf."""
 
 
 @dataclass(frozen=True)
 class _Tree:
-    """A tree over a set of leaves: what it costs, and where its rows lie."""
+    """A tree of joins over a set of leaves: its costs, and the placement of its rows."""
 
     shape: Shape
     rows: float
+    """The estimated number of rows."""
+
     bare: float
-    """Rows that there would be without conditions."""
+    """The estimated number of rows without conditions."""
 
     many: int
-    """Joins of many with many."""
+    """The number of many-to-many joins."""
 
     kept: float
-    """Rows in all traces of its joins."""
+    """The estimated number of rows in all traces of its joins."""
 
     place: Placement
     order: tuple[int, ...]
+    """The indices of its leaves, from left to right."""
 
     @property
     def cost(self) -> tuple[int, int, int, float, tuple[int, ...]]:
@@ -126,7 +132,7 @@ def _best(leaves: tuple[tuple[float, float, Placement], ...], members: Members) 
         part = (whole - 1) & whole
         while part:
             rest = whole ^ part
-            # Each pair of parts once: the one with the first leaf is on the left.
+            # Try each pair of parts once: the part with the first leaf is on the left.
             if part & (whole & -whole) and part in best and rest in best:
                 shared = [number for number, mask in enumerate(touch) if mask & part and mask & rest]
                 if shared:
@@ -156,17 +162,17 @@ def _joined(
 
 
 def _key(side: int, shared: list[int], members: Members) -> tuple[str, ...]:
-    """The columns of a side by which it is joined: the first of each class. Rows that are spread by a class are spread
-    by its first column, since that is the first of one of the sides."""
+    """The key columns of a side: its first column of each class. Rows that are spread by a class are spread by the
+    first column of the class, since that is the first one of one of the sides."""
     return tuple(next(name for name, leaf in members[number] if side >> leaf & 1) for number in shared)
 
 
 def _all(best: dict[int, _Tree], count: int) -> Shape:
-    """The tree of all leaves; where nothing connects some of them, of all that is connected, one after the other."""
+    """The best tree of all leaves. Sets of leaves that no equality connects are joined one after the other."""
     left = (1 << count) - 1
     shape: Shape | None = None
     while left:
-        # The largest connected set with the first leaf that is left.
+        # The largest connected set with the first of the remaining leaves.
         mask = max((each for each in best if each & left == each and each & (left & -left)), key=int.bit_count)
         shape = best[mask].shape if shape is None else (shape, best[mask].shape, frozenset())
         left ^= mask
@@ -174,11 +180,12 @@ def _all(best: dict[int, _Tree], count: int) -> Shape:
     return shape
 
 
-# -- from and to plans ------------------------------------------------------------------------------------------------
+# -- between plans and shapes -----------------------------------------------------------------------------------------
 
 
 def _same(now: Shape, wanted: Shape, classes: Sequence[frozenset[str]]) -> bool:
-    """Whether the leaves are joined in that way already, whichever columns of a class are the keys."""
+    """Whether the leaves are already joined in the wanted way. Which columns of a class are the keys does not
+    matter."""
     if isinstance(now, int) or isinstance(wanted, int):
         return now == wanted
     used = {group for pair in now[2] for group in classes if pair <= group}
@@ -205,7 +212,7 @@ def _built(found: Region, wanted: Shape, classes: Sequence[frozenset[str]]) -> N
                 continue
             one, other = (next(name for name in sorted(group) if name in side.columns) for side in (left, right))
             if one in ours or other in theirs:
-                # A column is a key once.
+                # A column can be a key only once.
                 conditions.append(condition("=", left.column(one), right.column(other)))
             else:
                 ours.append(one)

@@ -1,13 +1,13 @@
-"""prune_columns: columns that nobody reads are dropped as early as possible, and so are aggregates.
+"""prune_columns: columns and aggregates that no reader needs are dropped as early as possible.
 
-What a keyed node receives is what it keeps, so a column that is dropped below it is state that is not kept. First the
-needs of every node are collected, from the top down; a node that several read must satisfy all of them, and stays one
-node. Then the plan is built anew, from the bottom up, each node with the columns that are needed, in their old order.
+A keyed node keeps the columns that it receives, so a column that is dropped below it takes no state. First, the needed
+columns of every node are collected, from the top down; a node with several readers gets the needs of all of them, and
+stays one node. Then the plan is built again, from the bottom up, each node with the needed columns in their old order.
 
-What a node needs of its inputs, and what is left of it, it says itself (`Node.needs`, `Node.pruned`).
+Each node defines which columns it needs of its inputs, and its pruned form (`Node.needs`, `Node.pruned`).
 
-A `TopK` or a `Window` breaks ties by the whole row, so pruning below it may settle ties another way: any way is right,
-as long as it is always the same one.
+A `TopK` or a `Window` breaks ties by the whole row, so pruning below it may break ties in another way. Every way is
+correct, as long as it is always the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def prune_columns(node: Node, kept: Kept) -> Node:
     nodes = reachable(node, kept)
     needs: dict[int, set[str]] = defaultdict(set)
     needs[id(node)] |= set(node.columns)
-    for each in reversed(nodes):  # those that read a node come before it
+    for each in reversed(nodes):  # readers come before the nodes that they read
         if id(each) not in kept:
             for child, names in zip(each.inputs, each.needs(needs[id(each)]), strict=True):
                 needs[id(child)] |= names

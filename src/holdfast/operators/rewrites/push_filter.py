@@ -1,8 +1,8 @@
-"""push_filter: a condition moves below the node it filters, where fewer rows are kept for it.
+"""push_filter: a condition moves below the node it filters, so that the node keeps fewer rows.
 
-Each node says which conditions pass it, and what becomes of them below (`Node.pushed`). A node that another view or
-another branch reads is closed: a filter pushed into it would make a second one, and all readers of a `Draw` must see
-the same values.
+Each node defines which conditions pass it, and their form below it (`Node.pushed`). A node with another reader, in
+another view or in this plan, is closed: a filter pushed into it would make a second node with its own state, and all
+readers of a `Draw` must see the same values.
 """
 
 from __future__ import annotations

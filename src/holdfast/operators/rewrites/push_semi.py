@@ -1,9 +1,9 @@
 """push_semi: a semi or anti join moves below joins, to the relation that has its key.
 
-It keeps or drops rows of its left side by their key alone, like a filter. So it may go where a filter on these columns
-may: to either side of an inner join, to the left one of a left join. There it has fewer rows to keep, and what it drops
-is joined with nothing. It goes as deep as it can in one go, and only if that needs no more exchanges (the inner joins
-around it put in their best order). A node that others read too is left as it is.
+A semi or anti join keeps or drops rows of its left side by their key alone, like a filter. So it may move wherever a
+filter on these columns may: to either side of an inner join, to the left side of a left join. There it has fewer rows
+to keep, and the rows it drops are not joined. It moves as deep as possible at once, but only if that needs no more
+exchanges (after the inner joins around it were put into their best order). A node with several readers is not changed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _push(node: Node, closed: set[int]) -> Node:
 
 
 def _sunk(semi: Join, below: Node, keys: tuple[str, ...], closed: set[int]) -> Node | None:
-    """``below`` with the semi join as deep inside as it can go; None if it cannot go below a join."""
+    """``below`` with the semi join moved as deep inside as possible; None if it cannot move below a join."""
     if id(below) in closed:
         return None
     if isinstance(below, Linear):

@@ -1,11 +1,11 @@
-"""Regions: trees of inner joins, seen as the relations that they join and the conditions between them.
+"""Regions: trees of inner joins, represented by the relations that they join and the conditions between them.
 
-A region is as large as it can be: inner joins, and what is between them: a `Linear` that filters, renames and leaves
-columns away. Its *leaves* are whatever is below. Inner joins may be made in any order, so all that matters is which
-columns must be equal (*classes*: if a = b and b = c then a = c, and any two of a class may be a key), and what else
-must hold (*conditions*). Every column of every leaf has a name of its own here.
+A region is as large as possible: it consists of inner joins, and of each `Linear` between them that only filters,
+renames and drops columns. Its *leaves* are the nodes below. Inner joins may be computed in any order, so a region is
+defined by the columns that must be equal (*classes*: if a = b and b = c then a = c, and any two columns of a class may
+be a key) and by all other *conditions*. In a region, all columns of all leaves have different names.
 
-A node that another reader shares is a leaf: it must stay as it is. So is a join in which NULL equals NULL.
+A node with several readers is a leaf, since it must not be changed. A join in which NULL equals NULL is a leaf too.
 """
 
 from __future__ import annotations
@@ -18,30 +18,32 @@ from holdfast.plan.expression import Column, Tree, condition, plain, renamed
 from holdfast.plan.nodes import Linear, Named, Node
 
 Shape = int | tuple["Shape", "Shape", frozenset[frozenset[str]]]
-"""A leaf's number, or two shapes and the classes that they are joined by."""
+"""The index of a leaf; or two shapes and the classes by which they are joined."""
 
 
 @dataclass
 class Region:
-    """The leaves of a tree of inner joins, and what holds between them."""
+    """The leaves of a tree of inner joins, and the conditions between them."""
 
     leaves: list[Node] = field(default_factory=list)
-    """With names of columns that are unique among them."""
+    """The leaves. The names of their columns are unique among all leaves."""
 
     equal: list[tuple[str, str]] = field(default_factory=list)
+    """Pairs of columns that must be equal."""
+
     conditions: list[Tree] = field(default_factory=list)
     shape: Shape = 0
-    """How they are joined now."""
+    """The current tree of joins."""
 
     outputs: tuple[Named, ...] = ()
-    """The columns of the region's root, by those of the leaves."""
+    """The columns of the region's root, computed from the columns of the leaves."""
 
     def owner(self) -> dict[str, int]:
-        """Column → number of its leaf."""
+        """Column → index of its leaf."""
         return {name: index for index, leaf in enumerate(self.leaves) for name in leaf.columns}
 
     def classes(self) -> list[frozenset[str]]:
-        """The classes of equal columns, in an order that does not depend on that of the leaves' joins."""
+        """The classes of equal columns, in an order that does not depend on the order of the joins."""
         groups: dict[str, set[str]] = {}
         for one, other in self.equal:
             merged = groups.get(one, {one}) | groups.get(other, {other})
@@ -50,7 +52,8 @@ class Region:
         return sorted({frozenset(group) for group in groups.values()}, key=sorted)
 
     def inside(self, classes: Sequence[frozenset[str]]) -> list[Tree]:
-        """What the classes say of single leaves: columns of one that must be equal, since both equal a third."""
+        """Conditions on single leaves that follow from the classes: two columns of a leaf in one class must be
+        equal."""
         found = []
         for group in classes:
             for leaf in self.leaves:
@@ -60,7 +63,7 @@ class Region:
 
 
 def is_between(node: Node) -> bool:
-    """A `Linear` that filters, renames and leaves columns away, over an inner join."""
+    """Whether the node is a `Linear` over an inner join that only filters, renames and drops columns."""
     return isinstance(node, Linear) and is_inner(below(node)) and all(plain(each.expression) for each in node.outputs)
 
 
@@ -69,14 +72,14 @@ def is_inner(node: Node) -> bool:
 
 
 def below(node: Node) -> Node:
-    """What is below a stack of `Linear` nodes."""
+    """The first node below a stack of `Linear` nodes."""
     while isinstance(node, Linear):
         node = node.input
     return node
 
 
 def roots(nodes: list[Node], closed: Container[int]) -> set[int]:
-    """The ids of the inner joins that are the top of a region. ``nodes``: all, inputs first."""
+    """The ids of the inner joins that are the root of a region. ``nodes``: all nodes of the plan, inputs first."""
     inside: set[int] = set()
     for each in reversed(nodes):
         if not is_inner(each) and id(each) not in inside:
@@ -88,12 +91,12 @@ def roots(nodes: list[Node], closed: Container[int]) -> set[int]:
 
 
 def region(root: Node, closed: Container[int]) -> Region:
-    """The region below ``root``, an inner join."""
+    """Build the region below ``root``, an inner join."""
     found = Region()
     taken: set[str] = set()
 
     def flatten(node: Node, top: bool) -> tuple[dict[str, str], Shape]:
-        """Column → its name here, and how the leaves below are joined."""
+        """Column of ``node`` → its name in the region; and the shape of the joins below."""
         inside = top or id(node) not in closed
         if inside and isinstance(node, Join) and is_inner(node):
             left, of_left = flatten(node.left, False)

@@ -1,9 +1,9 @@
-"""share_constants: what a condition says of one side of an equality it says of the other.
+"""share_constants: a condition that a column equals a constant is copied to all columns that equal this column.
 
-``o.user = u.user AND o.user = 'ada'`` keeps only the users of that name, too. Within a region of inner joins, a
-condition that a column equals a constant is repeated for every column of its class (`operators/rewrites/region.py`:
-equal columns of one type), and then pushed down to the relation. Only relations that are a source and what is done to
-its rows get it: there it can be seen that they have it.
+``o.user = u.user AND o.user = 'ada'`` keeps only the users with that name, too. Within a region of inner joins, the
+condition is copied to every column of the class (`operators/rewrites/region.py`: equal columns of one type), and then
+pushed down to the relation. Only relations that are a source under `Linear` nodes get it, since only for them it is
+visible in the plan whether they already have it.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def share_constants(node: Node, kept: Kept) -> Node:
 
 
 def _said(found: Region) -> list[Tree]:
-    """The conditions that are to be added, over the columns of the region's root."""
+    """The conditions to add, over the columns of the region's root."""
     names = {plain(each.expression): each.name for each in found.outputs}
     owner = found.owner()
     known: dict[str, set[Tree]] = {}
-    """Column → the constants that it equals."""
+    """Column → the constants that it must equal."""
 
     for leaf in found.leaves:
         for name in leaf.columns:
@@ -72,7 +72,7 @@ def _is_plain(node: Node) -> bool:
 
 
 def _constants(node: Node, name: str) -> Iterator[Tree]:
-    """The constants that a column of a relation equals, by the conditions on its rows."""
+    """The constants that a column of a relation must equal, by the conditions of its `Linear` nodes."""
     inner: str | None = name
     while isinstance(node, Linear) and inner is not None:
         inner = plain(next(each.expression for each in node.outputs if each.name == inner))
@@ -83,7 +83,7 @@ def _constants(node: Node, name: str) -> Iterator[Tree]:
 
 
 def _equality(part: Tree) -> tuple[str, Tree] | None:
-    """The column and the constant, if the condition is that they are equal."""
+    """(column, constant) if the condition is that they are equal; else None."""
     for one, other in (part.parts, part.parts[::-1]) if is_operation(part, "=") else ():
         if isinstance(one, Column) and isinstance(other, Literal):
             return one.name, other
