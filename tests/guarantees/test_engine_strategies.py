@@ -12,6 +12,8 @@ import pytest
 import holdfast as hf
 from holdfast.guarantees.strategies import Gap
 from holdfast.testing import classify
+from holdfast.testing.simulator.world import bag_of
+from holdfast.trace.name import ALL
 
 from .engines import Append, Life, Transactional, reference
 
@@ -228,6 +230,36 @@ def test_an_active_standby_that_joins_late_begins_with_the_copies(tmp_path: Path
     follower.follow()
     assert follower.last == 3 and life.open().safe == 3
     follower.stop()
+
+
+def test_an_active_standby_drops_fetched_layers_of_a_history_that_was_replaced(tmp_path: Path) -> None:
+    """It has run no epoch since it fetched them, so only the digest of the last fetched epoch tells."""
+    life = Life(tmp_path, hf.active_standby(), Append, view="counted")
+    life.run(2)
+    ready = life.prepared(0)
+    follower = ready.following()
+    assert follower is not None
+    assert follower.follow() == 0 and follower.last == 1, "all of it was fetched"
+    life.die()
+    for kept in ("lineage", "traces"):
+        shutil.rmtree(life.world.local(0) / kept)
+    (life.world.local(0) / "begun.jsonl").unlink()
+    life.stores[0].lose()
+    life.world.forgotten["users"] = 0  # the source has all of it still
+    life.feed(4)  # each epoch takes two batches now
+    life.step()
+    life.step()
+    assert life.open().last == 1, "as many epochs as before, of another history"
+    life.run(1, upkeep=False)
+    follower.follow()
+    assert follower.last == 2
+    follower.stop()
+    before = bag_of(life.open().views.readable("counted", None)[0].rows(0, ALL, 2))
+    life.die()
+    shutil.rmtree(life.world.local(0) / "traces")
+    engine = life.open(ready)
+    assert engine.recovery.followed == 2 and engine.recovery.epochs == []
+    assert bag_of(engine.views.readable("counted", None)[0].rows(0, ALL, 2)) == before == {(0, 3): 1, (1, 3): 1}
 
 
 def test_an_active_standby_follows_another_history_from_the_beginning(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from holdfast.errors import LogError
@@ -48,8 +49,8 @@ def refusal_of(declared: Declaration, error: OSError) -> LogError | None:
     """Return the `LogError` for an OSError; None if the error is not about the log."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
     places = [declared.local, *filter(None, (location.local() for location in declared.locations))]
-    roots = [os.path.abspath(place) for place in places]
-    if names and not any(os.path.abspath(name).startswith(root) for name in names for root in roots):
+    roots = [Path(os.path.abspath(place)) for place in places]
+    if names and not any(Path(os.path.abspath(name)).is_relative_to(root) for name in names for root in roots):
         return None
     where = names[-1] if names else str(declared.local)
     return LogError(

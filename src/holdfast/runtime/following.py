@@ -69,6 +69,9 @@ class Follower:
         self._base = -1
         """The epoch up to which layers were fetched from the locations, and are trusted."""
 
+        self._fetched: str | None = None
+        """The digest of `_base`: the history that the fetched layers belong to."""
+
         self._digests: list[str] = []
         """The digests of the epochs after `_base`, which this driver has run."""
 
@@ -121,7 +124,7 @@ class Follower:
     def follow(self, stopping: Callable[[], bool] = lambda: False) -> int:
         """Run all epochs that the leader has completed and this driver has not. Return how many were run."""
         history = self._history()
-        if self._digests and history.digest(self.last) != self._digests[-1]:
+        if self.last >= 0 and history.digest(self.last) != (self._digests[-1] if self._digests else self._fetched):
             self._begin_again()  # another history, or its epochs were folded beyond those of this driver
         if not self._begun and history:
             self._begin(history)
@@ -165,7 +168,7 @@ class Follower:
         record = RecoveryRecord()
         layers = fetch_missing(self._runner, look, traces, ranges, self._declared.locations, record)
         self._base = min((layers.has(trace) for trace in traces), default=-1)
-        self._digests = []
+        self._fetched, self._digests = history.digest(self._base), []
         if self._base < history.first - 1 or (history.base is not None and self._base < history.base.epoch):
             raise HoldfastError(
                 f"flow '{self._declared.name}': the log's locations hold its state up to epoch {self._base}, and its "
@@ -175,7 +178,7 @@ class Follower:
 
     def _begin_again(self) -> None:
         shutil.rmtree(self._home, ignore_errors=True)
-        self._base, self._digests, self._begun = -1, [], False
+        self._base, self._fetched, self._digests, self._begun = -1, None, [], False
 
     def _run_epoch(self, history: History, lineage: Lineage) -> None:
         epoch = EpochSpec(

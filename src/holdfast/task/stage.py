@@ -292,18 +292,19 @@ def finish(router: Router, report: TaskReport, partition: int) -> Iterator[Messa
 
 
 def run_operator(
-    operator: Compiled, partition: int, epoch: EpochSpec, host_path: dict[int, list[pa.Table]], report: TaskReport
+    operator: Compiled, partition: int, epoch: EpochSpec, tables: dict[int, list[pa.Table]], report: TaskReport
 ) -> pa.Table:
-    """Run one operator in one partition: read its traces, compute, write its new layers, return its output change."""
+    """Run one operator in one partition: read its traces, compute, write its new layers, return its output change.
+    ``tables``: what arrived, by channel; it is taken out of there."""
     low, high = partition_range(partition, epoch.partitions)
     initial = epoch.first == 0
     if epoch.undo is not None and not initial:
         return _undone(operator, partition, epoch, report)
-    if not initial and not operator.ticks and not any(host_path.get(channel) for channel in operator.channels):
+    if not initial and not operator.ticks and not any(tables.get(channel) for channel in operator.channels):
         return _quiet(operator, partition, epoch, report)
     begun = since = time.perf_counter()
     arrived = [
-        zero_filled(host_path.pop(channel, []), port.arrived)
+        zero_filled(tables.pop(channel, []), port.arrived)
         for channel, port in zip(operator.channels, operator.ports, strict=True)
     ]
     traces = {}
