@@ -60,6 +60,16 @@ ARRAYS = [
     "struct(t.i32, u.s)", "named_struct('a', t.i32, 'b', named_struct('c', u.f64))", "named_struct('x', t.s).x",
     "IF(t.p, struct(t.i32 AS n), NULL).n", "array(struct(t.i32 AS n), struct(u.i32 AS n))",
 ]  # fmt: skip
+CONSTANTS = [
+    "array(7)", "array(1, 2)", "named_struct('a', 1)", "array_contains(array(7, 8), t.i32)", "array_append(array(7), t.i32)",
+    "element_at(array(1, 2), 2)", "array_contains(array(1), 1)", "IF(array_contains(array(1), 1), t.i32, 5)",
+    "size(array(1, 2)) + t.i8 % 3", "t.f64 < sqrt(-1D)", "t.f64 = sqrt(-1D)", "sqrt(-1D) <= t.f64", "t.f64 <=> sqrt(-1D)",
+    "substring('abc', 2) || t.s", "concat_ws(',', 'a', 'b')", "pmod(7, 3) + t.i8 % 3", "shiftleft(1, 3) + t.i8 % 3",
+    "CASE WHEN array_contains(array(1), 2) THEN t.i32 ELSE 7 END", "coalesce(CAST(NULL AS INT), t.i32)",
+    "array(array(1), array(t.i32))", "named_struct('a', 1).a & t.i64", "repeat('ab', 2)", "greatest(1, 2)", "abs(-5)",
+    "date_add(DATE'2024-01-01', 3)", "array(1) || array(2)", "IF(t.p, array(1), array(2, 3))",
+    "element_at(array('a', 'b'), 1) || t.s", "array_contains(array(sqrt(-1D)), t.f64)", "greatest(t.f64, sqrt(-1D))",
+]  # fmt: skip
 FAILING = [
     "abs(t.i8)", "abs(t.i32)", "abs(t.i64)", "t.i32 DIV u.i32", "t.i64 DIV u.i64", "t.i8 % u.i8", "t.i64 % u.i64",
     "t.f64 % u.f64", "pmod(t.i32, u.i32)", "pmod(t.i8, u.i8)", "pmod(t.i16, u.i16)", "pmod(t.i64, u.i64)",
@@ -96,7 +106,7 @@ def same(found: Any, meant: Any) -> bool:
     return repr(bits(found)) == repr(bits(meant)) and kinds[0].replace("tz=UTC", "") == kinds[1].replace("tz=UTC", "")
 
 
-@pytest.mark.parametrize("group", [NUMBERS, TEXTS, ARRAYS], ids=["numbers", "texts", "arrays"])
+@pytest.mark.parametrize("group", [NUMBERS, TEXTS, ARRAYS, CONSTANTS], ids=["numbers", "texts", "arrays", "constants"])
 def test_what_is_computed_in_loops_has_sparks_bits(group: list[str], everything_in_spark: Any) -> None:
     change, wrong = as_change(everything()), []
     for text in group:

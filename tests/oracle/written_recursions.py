@@ -478,6 +478,15 @@ COMPUTED: dict[str, Written] = {
         },
         _ALL_R,
     ),
+    "one that explodes a constant": Written(
+        "WITH RECURSIVE r(n, step) AS (SELECT node, 0 FROM starts UNION SELECT n + m, m FROM r LATERAL VIEW "
+        "explode(array(1, 3)) AS m WHERE n < 12) SELECT n, step, array_contains(array(1, 2), step) FROM r",
+        {
+            "r(n BIGINT, step INT)": "SELECT node, 0 FROM starts UNION SELECT n + 1, 1 FROM r WHERE n < 12 UNION "
+            "SELECT n + 3, 3 FROM r WHERE n < 12"
+        },
+        "SELECT n, step, step IN (1, 2) FROM r",
+    ),
     "bits": Written(
         "WITH RECURSIVE v(n, seen) AS (SELECT node, shiftleft(1L, CAST(node AS INT)) FROM starts UNION SELECT b, seen "
         "| shiftleft(1L, CAST(b AS INT)) FROM v JOIN edges ON a = n WHERE (seen & shiftleft(1L, CAST(b AS INT))) = 0) "

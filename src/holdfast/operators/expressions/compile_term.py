@@ -20,7 +20,7 @@ same bits as in Spark. Where Spark's optimiser would make it fail earlier or not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal as Choice
 
@@ -80,6 +80,23 @@ def read(tree: Tree, columns: Mapping[str, Term], *, as_written: bool = False) -
 
 
 def _term(tree: Tree, scope: Scope) -> Term:
+    term = _compiled(tree, scope)
+    # Outside loops there is no operation over constants alone whose value is an array.
+    return t.Everywhere(term.type, term) if scope.as_written and _is_computed_constant(term) else term
+
+
+def _is_computed_constant(term: Term) -> bool:
+    return not isinstance(term, ColumnTerm | Constant | t.Everywhere) and not _reads_columns([term])
+
+
+def _reads_columns(terms: Iterable[Term]) -> bool:
+    below = list(terms)
+    for term in below:
+        below.extend(term.operands)
+    return any(isinstance(term, ColumnTerm) for term in below)
+
+
+def _compiled(tree: Tree, scope: Scope) -> Term:
     match tree:
         case expression.Column():
             return scope.columns[tree.name]
@@ -256,10 +273,7 @@ def _arithmetic(tree: Operation, scope: Scope) -> Term:
 def _check_operands(*operands: Term) -> None:
     """Raise _NotNative for arithmetic without a column below it, or with a NULL literal. Spark computes constant
     expressions such as COALESCE(1, 2) + 1 before it reads any row, so they may fail at another time."""
-    below = list(operands)
-    for term in below:
-        below.extend(term.operands)
-    if not any(isinstance(term, ColumnTerm) for term in below):
+    if not _reads_columns(operands):
         raise _NotNative("arithmetic without a column")
     if any(isinstance(term, Constant) and term.content is None for term in operands):
         raise _NotNative("arithmetic with NULL")

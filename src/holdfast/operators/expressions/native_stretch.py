@@ -85,7 +85,7 @@ def _only(batch: pa.RecordBatch, needed: Sequence[int], mask: pa.BooleanArray) -
 
 def as_array(value: Value, rows: int) -> pa.Array:
     """The values as an array of ``rows`` rows. Raises EvaluationError if the expression failed on a row."""
-    if value.failed is not None and value.failed.any():
+    if value.failed is not None and rows and value.failed.any():
         assert value.why is not None
         condition, words, text = value.why
         raise EvaluationError(

@@ -106,6 +106,22 @@ class Constant(Term):
 
 
 @dataclass(frozen=True)
+class Everywhere(Term):
+    """A term that reads no column, so it has one value for all rows. Kernels over constants do not know how many rows
+    there are, and some give an array of one row: that is made a scalar here."""
+
+    operand: Term
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    def value(self, frame: Frame) -> Value:
+        inner = self.operand.value(frame)
+        return inner if isinstance(inner.data, pa.Scalar) else inner._replace(data=inner.data[0])
+
+
+@dataclass(frozen=True)
 class Widen(Term):
     """A cast of a number to a wider type: an integer to a wider integer, an integer or a float to a double, or a number
     to a decimal type that holds all its values."""
@@ -302,13 +318,13 @@ def compare(operator: Comparison, left: Any, right: Any) -> Any:
     match operator:
         case "=":
             plain = pc.equal(left, right)
-            # A scalar is a literal, and a literal is never NaN, so IEEE equality is Spark's equality.
-            if not floating or isinstance(left, pa.Scalar) or isinstance(right, pa.Scalar):
+            # Where one side is never NaN, IEEE equality is Spark's equality.
+            if not floating or _is_number(left) or _is_number(right):
                 return plain
             return pc.or_(plain, pc.and_(pc.is_nan(left), pc.is_nan(right)))
         case "<":
             plain = pc.less(left, right)
-            if not floating or isinstance(right, pa.Scalar):
+            if not floating or _is_number(right):
                 return plain
             return pc.or_(plain, pc.and_(pc.is_nan(right), pc.invert(pc.is_nan(left))))
         case ">":
@@ -317,6 +333,11 @@ def compare(operator: Comparison, left: Any, right: Any) -> Any:
             return pc.invert(compare("<", right, left))
         case ">=":
             return pc.invert(compare("<", left, right))
+
+
+def _is_number(data: Any) -> bool:
+    """Whether this is one value for all rows, and not NaN. (A literal never is; a computed constant can be.)"""
+    return isinstance(data, pa.Scalar) and data.as_py() == data.as_py()
 
 
 def truth(data: Any) -> Mask:
