@@ -117,7 +117,7 @@ def records_of(found: Iterable[FoundLineage]) -> list[Lineage]:
 
 
 def orphans(records: Sequence[Lineage]) -> list[Lineage]:
-    """Records whose parent is in none of the places, the first first."""
+    """Records whose parent was not found in any place, in order of epochs. Records up to a base need no parent."""
     known = {record.digest for record in records}
     folded = max((record.epoch for record in records if isinstance(record, Folded)), default=-1)
     lost = [
@@ -129,7 +129,7 @@ def orphans(records: Sequence[Lineage]) -> list[Lineage]:
 
 
 def _digests(records: Iterable[Lineage]) -> frozenset[str]:
-    """The digests of these epochs, and of those that were folded."""
+    """The digests of these records, and the digests that bases keep of folded epochs."""
     ends = (digest for record in records if isinstance(record, Folded) for digest in record.ends.values())
     return frozenset({record.digest for record in records} | set(ends))
 
