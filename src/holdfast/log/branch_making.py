@@ -1,7 +1,8 @@
 """Making a branch of a log, place by place (`log/branches.py` says what a branch is on disk).
 
 Used by the driver that has the log open, and by the command line, which holds its lock: no other process may compact
-epochs at the root meanwhile. Each step only adds files; the last one, `write_record`, makes the branch exist.
+epochs at the root meanwhile. Each step only adds files; the branch exists when the caller, last, writes its
+``branch.json``.
 """
 
 from __future__ import annotations
