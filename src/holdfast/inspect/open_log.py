@@ -28,7 +28,8 @@ def read(log: Named, view: str, at: int | None = None, *, others: Sequence[Named
 
     ``log`` is the flow's working directory, or a log location (``s3://…``), which may be behind the flow; ``others``
     are log locations for layers that ``log`` lacks. Use the table with ``table.to_pandas()``,
-    ``polars.from_arrow(table)`` or DuckDB's ``SELECT … FROM table``. `open_log` keeps the log open for more than one read."""
+    ``polars.from_arrow(table)`` or DuckDB's ``SELECT … FROM table``. `open_log` keeps the log open for more than one
+    read."""
     arguments.text("read", "view", view, "its name")
     _check_named("read", log, others)
     if at is not None:
