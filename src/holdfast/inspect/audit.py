@@ -31,8 +31,7 @@ _READERS = 4
 
 _LOOKS = 4
 _PAUSE = 0.2
-"""The greatest number of looks, and the seconds between them: a running flow changes a place while it is listed, so a
-file that seems to be missing is looked for again."""
+"""The number of looks, and seconds between them: a running flow changes a place while it is listed."""
 
 _OWN = {
     "claims", "collections.json", "damaged", "delivered.json", "layers", "lineage", "lock", "roster", "sinks.json",
@@ -125,8 +124,7 @@ class Audit:
         self._found(place, kind, message, path="holdfast.json")
 
     def _described(self) -> list[Place]:
-        """The places whose collections.json can be read; adds a finding for each place where it cannot, or where it is
-        not that of the flow."""
+        """The places whose collections.json can be read; a finding for each other place, or if it is another flow's."""
         kept: dict[Place, dict[str, Any]] = {}
         for place in self.reachable:
             try:
@@ -363,8 +361,7 @@ class Audit:
 
 
 def _check_is_ours(place: Place) -> None:
-    """Raise `LogError` if a place holds other things and no log: then it is a wrong address. An empty place may be a
-    location that has lost everything."""
+    """Raise `LogError` if a place holds other things and no log. (An empty place may have lost everything.)"""
     names = {entry.name for entry in place.location.list("")} | set(place.location.directories(""))
     foreign = sorted(name for name in names - _OWN if not name.startswith("."))
     if foreign and not names & _OWN:
