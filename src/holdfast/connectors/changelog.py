@@ -18,7 +18,7 @@ view's log (`Sink.restore`), and the damaged file is kept in ``_damaged/``. A fi
 error of the file system is left alone, and the error is raised. All files but the newest are synced and verified in the
 background, each once (`changelog_verification.py`).
 
-The file is long because each step of a commit is next to the one that finishes it after a crash.
+The file is long because each step of a commit is next to the code that finishes it after a crash.
 """
 
 from __future__ import annotations

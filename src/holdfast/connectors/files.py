@@ -208,7 +208,7 @@ def _feed(
     if envelope is not None and format == "csv":
         raise DeclarationError(f"{subject}: an envelope has rows inside it; format must be 'json', 'avro' or 'parquet'")
     form = feed_form(subject, schema, op, envelope, envelope_columns, wrapped=envelope is not None and format == "json")
-    # JSON leaves out what is NULL: an envelope of an insertion need not have 'before'.
+    # JSON leaves out columns that are NULL: an envelope of an insertion need not have 'before'.
     lines = FileForm(
         ColumnPolicies("warn" if op else "null", "ignore", (form.op, *(("payload",) if form.wrapped else ())))
     )

@@ -1,4 +1,4 @@
-"""A directory of files on another filesystem: S3, HDFS, GCS, SFTP, whatever pyarrow or fsspec can open.
+"""A directory of files on another filesystem: S3, HDFS, GCS, SFTP, or any other that pyarrow or fsspec can open.
 
 A file is named by the address of the directory, without credentials and options, and its path below it:
 ``s3://bucket/in/a.json``. Offers and messages hold that name. Each process that needs the filesystem opens it itself,

@@ -48,8 +48,8 @@ from holdfast.coordinator.view_versions import ViewVersion, ViewVersions
 from holdfast.errors import Fenced
 
 _WAITS = 16
-"""The number of epochs after which a joining member gets its partitions although what they need is not safe yet; it
-then takes more of their layers from the other members."""
+"""The number of epochs after which a joining member gets its partitions although their layers are not safe yet; it then
+takes more of these layers from the other members."""
 
 _LINE = 512
 """Bytes: about the size of an epoch's record of lineage."""

@@ -209,7 +209,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class CatchUp:
-    """Give a sink all epochs up to this one that it lacks, from the logs of its view → `CommitBegan`, `SinkAnswered`,
+    """Give a sink all epochs up to ``upto`` that it lacks, from the logs of its view → `CommitBegan`, `SinkAnswered`,
     for each."""
 
     sink: int

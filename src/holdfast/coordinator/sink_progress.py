@@ -46,7 +46,7 @@ class SinkProgress:
         self.held[sink] = (first, last)
 
     def started(self, sink: int, epoch: int) -> None:
-        """Assume that a sink which cannot tell what it has has this epoch."""
+        """Assume this epoch to be the last one of a sink which cannot tell what it has."""
         self.epochs[sink] = epoch
 
     def commit_began(self, sink: int) -> None:

@@ -381,7 +381,7 @@ class LogReader:
                     f"log {self._places[0].uri}: epoch {before.epoch} {why}; refresh() goes to the last epoch",
                     epoch=before.epoch,
                 )
-            # The current description may be of edited views; this epoch's is the one before.
+            # The current description may be of edited views: keep the description that belongs to this epoch.
             look = replace(look, kept=before.kept, before=before.before, present=before.present)
             if self._look.epoch == before.epoch:
                 self._look = look
