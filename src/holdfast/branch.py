@@ -1,9 +1,9 @@
-"""A branch of a flow: a flow of its own that began as the other was at an epoch (`Flow.branch`).
+"""A branch of a flow: a separate flow that begins with the state of the parent flow as of an epoch (`Flow.branch`).
 
-Its log lies in the parent's (`log/branches.py`), its history is the parent's up to the root. What it takes after that
-is what the parent took: `replay` feeds the recorded epochs to it, one by one, under the same numbers, with the clock,
-the seed and the answers that they had. With the same views it comes to the same rows, bit for bit; with others, to
-those of a flow that had them all along.
+Its log is inside the parent's (`log/branches.py`), and its history is the parent's up to the root. After that it takes
+the same input as the parent: `replay` runs the parent's recorded epochs on it, one by one, under the same numbers, with
+their clocks, seeds and answers. With the same views it has the same rows as the parent, bit for bit; with other views,
+the rows of a flow that had these views from the beginning.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 
 class Branch(Flow):
-    """A flow that began as another was at an epoch. Get one from `Flow.branch`.
+    """A flow that begins with the state of another flow, its main line, as of an epoch. Get one from `Flow.branch`.
 
-    It is declared like any flow: views may be changed, added and dropped, functions declared again, and it may have
-    sinks of its own. Its sources offer nothing by themselves: `replay` feeds it what the main line took. Its inputs
-    are its own (``branch.input("orders", …)`` gives the one that it has), and what is pushed to them is in the branch
-    alone; once it has taken such rows, `replay` is refused.
+    It is declared like any flow: you may change, add and drop views, declare functions again, and give it sinks of its
+    own. Its sources take nothing by themselves: `replay` gives it the input that the main line took. It has its own
+    inputs (``branch.input("orders", …)`` returns the existing one), and rows that you push to them are only in the
+    branch; after it has taken such rows, `replay` is refused.
 
     Threads: as for `Flow`.
     """
@@ -61,7 +61,7 @@ class Branch(Flow):
         self._settings = trunk._settings
         self._expires = dict(trunk._expires)
         catalog = trunk._catalog
-        # What stands for a table is told once that it was taken: by its own flow.
+        # Each flow needs its own copy of a static table's source, which notes whether that flow has taken it.
         planned = {
             name: replace(each, statics={table: copy(source) for table, source in each.statics.items()})
             for name, each in catalog.planned.items()
@@ -71,20 +71,21 @@ class Branch(Flow):
         self._trunk = trunk
         self._record: BranchRecord = record
         self._inherited = self._catalog
-        """What the main line had when the branch was asked for, or last promoted: all else is the branch's own."""
+        """The main line's declarations when this handle was made, or when the branch was last promoted: differences to
+        them are the branch's own changes."""
 
     @property
     def root(self) -> int:
-        """The last epoch that it has in common with the flow that it branched from. From any thread."""
+        """The last epoch that the branch has in common with its main line. From any thread."""
         return self._record.root
 
     def replay(self, to: int | None = None, *, on_epoch: Callable[[Epoch], None] | None = None) -> int:
-        """Run the epochs here that the main line has run since, up to ``to`` (None: its last one now), with the same
-        input, clocks, seeds and answers. How many were run. Each is told to ``on_epoch``; `stop` ends it after the
-        epoch at hand, and another call goes on.
+        """Run the epochs on the branch that the main line has run since, up to ``to`` (None: its last epoch now), with
+        the same input, clocks, seeds and answers. Returns the number of epochs that were run. ``on_epoch`` is called
+        with each epoch; `stop` ends the replay after the running epoch, and another call goes on.
 
-        Functions that are nondeterministic are not asked again, but for those that the main line did not have.
-        `EpochUnavailable` if the main line has not come so far, or its record of an epoch was released.
+        Nondeterministic functions are not called again, except those that the main line did not have. Raises
+        `EpochUnavailable` if the main line has not run ``to`` yet, or if its record of an epoch was released.
 
         From any thread; other threads have their turns between epochs. On a cluster, rows that code pushed are read
         between two epochs of the main line. Not from code that an epoch calls."""
@@ -104,24 +105,25 @@ class Branch(Flow):
         return done
 
     def promote(self) -> Epoch:
-        """Make the functions and views of the branch those of the main line, from its next epoch on: feed the branch
-        what it lacks, declare its functions and views there, and run an epoch, with which each sink is given the
-        difference, exactly once. What the branch has computed is shared, not computed again. The branch stays.
+        """Give the main line the functions and views of the branch, from its next epoch on. The branch replays the
+        epochs that it lacks, its functions and views are declared on the main line, and one epoch is run there, in
+        which each sink is given the difference, exactly once. State that the branch has computed is shared, not
+        computed again. The branch stays.
 
-        Only what was changed on the branch is promoted: what the main line has declared, changed or dropped since stays
-        so, unless the branch has changed or dropped the same view or function.
+        Only changes that were made on the branch are promoted: functions and views that the main line has declared,
+        changed or dropped since stay as they are, unless the branch has changed or dropped them, too.
 
-        It is an edit of the main line: if the process dies in the middle, the views are the old ones or the new ones,
-        as the next process declares them. So your program must declare the new ones from then on.
+        This is an edit of the main line: if the process dies in the middle, the main line has the old views or the new
+        ones, as the next process declares them. So your program must declare the new views from then on.
 
-        A branch of a branch is promoted to that. It is declared there, and no epoch is run: its sinks are given the
-        difference with the next epoch that it is fed.
+        A branch of a branch is promoted to its parent branch. Its views are declared there, and no epoch is run: sinks
+        of the parent branch are given the difference with the next epoch that it replays.
 
-        From any thread; waits for the epoch at hand of both. Not from code that an epoch calls."""
+        From any thread; waits for the running epoch of both. Not from code that an epoch calls."""
         trunk = self._trunk
         with trunk._turns.taken("promote()"):
             main = trunk._started()
-            main.make_exact()  # what a repair runs again is to be fed, too
+            main.make_exact()  # epochs that a repair runs again must be replayed, too
             self.replay()
             with self._turns.taken("promote()"):
                 engine = self._started()
@@ -137,28 +139,28 @@ class Branch(Flow):
                     main = trunk._started()
                 self._inherited = self._catalog
             if isinstance(trunk, Branch):
-                return Epoch(None)  # an epoch of its own, which its main line did not run, would end its being fed
+                return Epoch(None)  # after an epoch that its main line did not run, it could not replay any more
             with trunk._members.watched(lambda: main.safe), trunk._telling(main):
                 result = main.step()
             trunk._tell_epoch(result)
         return result
 
     def _with_branches(self) -> Iterator[Branch]:
-        """The handles of the branches of this one, of theirs, and this one, those that hang on others first."""
+        """The handles of the branches of this branch, at any depth, and then this branch itself."""
         for each in list(self._branches.values()):
             yield from each._with_branches()
         yield self
 
     def _promoted(self) -> Catalog:
-        """What the main line declares, with the functions and views that were changed on the branch. Views that only
-        the main line has, or has changed, stay as they are: it is not for the branch to take them away."""
+        """The main line's declarations, with the functions and views that were changed on the branch. Views that only
+        the main line has, or that only it has changed, stay as they are."""
         found, own, planner = self._trunk._catalog, self._catalog, self._trunk._planner()
         inherited = self._inherited
         for name, function in own.functions.items():
             if inherited.functions.get(name) is not function and found.functions.get(name) is not function:
                 found = found.with_function(function, planner)
         changed = {name for name, query in own.queries.items() if inherited.queries.get(name) is not query}
-        # A view that a changed one reads, and that the main line has dropped since, comes back with it.
+        # A view that a changed view reads, and that the main line has dropped since, comes back with it.
         needed = set(changed)
         for name in reversed(in_order({name: each.reads for name, each in own.planned.items()})):
             if name in needed:
@@ -179,14 +181,15 @@ class Branch(Flow):
         return found
 
     def _check_fed(self, engine: Engine, history: History) -> None:
-        """Raise unless the branch took what the main line took, all of it and nothing else."""
+        """Raise `DeclarationError` unless the branch took exactly the same input as the main line."""
         self._check_root(history)
         for epoch in range(self.root + 1, engine.last + 1):
             if epoch > history.last or not _is_fed(engine.history[epoch], history[epoch]):
                 raise self._own_epoch(engine.history[epoch])
 
     def _check_root(self, history: History) -> None:
-        """Raise if the main line has lost the epoch with which the branch begins, and has another one now."""
+        """Raise `EpochUnavailable` if the main line has lost the epoch with which the branch begins, and has another
+        epoch of that number now."""
         if history.digest(self.root) != self._record.digest:
             raise EpochUnavailable(
                 f"branch '{self._record.name}': '{self._trunk.name}' has lost epoch {self.root}, with which the branch "
@@ -204,7 +207,8 @@ class Branch(Flow):
         )
 
     def _replay_one(self, to: int | None) -> tuple[Epoch | None, int]:
-        """Run the next recorded epoch, if there is one up to ``to``; that, and the last one that is to be run."""
+        """Run the next recorded epoch, if there is one up to ``to``. Returns it (None: there is none), and the last
+        epoch to run."""
         trunk = self._trunk._opened("replay()")
         history = trunk.history
         to = history.last if to is None else to
@@ -230,7 +234,7 @@ class Branch(Flow):
                     return result, to
 
     def _run_recorded(self, recorded: Lineage, work: Sequence[Work]) -> Epoch | None:
-        """Run an epoch of the main line; None if another thread has done so meanwhile."""
+        """Run a recorded epoch of the main line; None if another thread has run it meanwhile."""
         with self._turns.taken("replay()"):
             engine = self._started()
             if engine.last + 1 != recorded.epoch:
@@ -242,8 +246,8 @@ class Branch(Flow):
 
     @contextmanager
     def _recorded_work(self, recorded: Lineage, partitions: int) -> Iterator[list[Work]]:
-        """What an epoch of the main line took. Where that is read from members, a loss is repaired there first, so it
-        is done in the main line's turn. That one is taken before the branch's, as `promote` does."""
+        """Yield the input of an epoch of the main line. If it is read from members, a loss of members is repaired
+        first, so this takes the main line's turn. That turn is taken before the branch's, as in `promote`."""
         trunk = self._trunk
         engine = trunk._opened("replay()")
         with ExitStack() as reading:
@@ -258,8 +262,8 @@ class Branch(Flow):
 
     @contextmanager
     def _explaining(self, recorded: Lineage) -> Iterator[None]:
-        """A source that cannot read what it once offered may have been told to forget it, before there was a branch to
-        keep it for."""
+        """Explain the error of a source that cannot read an old offer: it may have been told to forget it before the
+        branch was made."""
         try:
             yield
         except InputError as error:
@@ -274,7 +278,8 @@ class Branch(Flow):
             ) from error
 
     def _recorded(self, engine: Engine, history: History) -> Lineage:
-        """The record of the next epoch, whose number is the next one here."""
+        """The main line's record of the epoch that comes next on the branch. Raises `EpochUnavailable` if it was
+        released."""
         last = engine.last
         if last + 1 <= history.first:
             raise EpochUnavailable(
@@ -292,7 +297,7 @@ class Branch(Flow):
 
 @contextmanager
 def _unless_it_fails(trunk: Flow) -> Iterator[None]:
-    """Declare something on the main line, and open it; if that fails, what was declared before is declared again."""
+    """A context for declaring on the main line and opening it: if that fails, the declarations before are restored."""
     before = trunk._catalog
     try:
         yield
@@ -302,23 +307,23 @@ def _unless_it_fails(trunk: Flow) -> Iterator[None]:
 
 
 def _is_fed(own: Lineage, recorded: Lineage) -> bool:
-    """Whether an epoch of a branch took what the main line's took."""
+    """Whether an epoch of a branch took at least the input of the main line's epoch, with the same clock and seed."""
     return own.clock == recorded.clock and own.seed == recorded.seed and recorded.offers.items() <= own.offers.items()
 
 
 def _took_the_same(own: History, recorded: History, root: int) -> bool:
-    """Whether every epoch since the root took exactly what the main line's took."""
+    """Whether every epoch since the root took exactly the input of the main line's epoch."""
     return all(own[epoch].offers == recorded[epoch].offers for epoch in range(root + 1, own.last + 1))
 
 
 def compare(
     here: Flow, there: Flow, view: str, at: int | None = None, *, by: str | Sequence[str] | None = None
 ) -> Comparison:
-    """Where ``view`` of two flows, such as a flow and its branch, differs as of epoch ``at`` (None: the last that both
-    have): rows that one of them has alone, and rows that were changed. ``by`` names the columns that tell which row is
-    which; by default those by which the view is kept (of an aggregate, what it groups by).
+    """The differences of ``view`` between two flows, such as a flow and its branch, as of epoch ``at`` (None: the last
+    epoch that both have): rows that only one of them has, and rows that were changed. ``by`` names the columns that
+    identify a row; by default the columns by which the view is kept (for an aggregate, those that it groups by).
 
-    Costs both views, read once. From any thread; waits for the epochs at hand."""
+    Cost: both views are read once. From any thread; waits for the running epochs."""
     for one in (here, there):
         if not isinstance(one, Flow):
             arguments.refuse("compare", "what to compare", "a flow or a branch", one)
@@ -343,7 +348,7 @@ def compare(
     try:
         for one in (here, there):
             with one._turns.taken("compare()", looks=True):
-                engine = one._looking(view)  # another one, if it was declared again while the other flow was opened
+                engine = one._looking(view)  # a new engine, if it was declared again while the other flow was opened
                 wanted = epoch if epoch >= 0 or at is not None else None
                 kept, then = engine.views.readable(view, wanted, recorded=at is not None)
                 # Epochs and merges go on while it is read.
@@ -358,6 +363,6 @@ def compare(
 
 
 def _short(here: Flow, there: Flow) -> tuple[str, str]:
-    """What the two are called: a flow and its branch by less than their full names."""
+    """The names of the two flows, for messages: ``main`` and the branch's short name for a flow and its branch."""
     first, second = ("main" if isinstance(there, Branch) and there._trunk is here else here.name), there.name
     return first, there._record.name if isinstance(there, Branch) and first == "main" else second

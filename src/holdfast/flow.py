@@ -1,9 +1,9 @@
 """The user's handle: a flow with its sources, views and sinks.
 
-Declaring only records: no Spark is started, no file is opened. The first ``step``, ``run``, ``read`` or ``explain``
-makes an `Engine` of what is declared; a declaration after that makes the next one start from the log anew.
+A declaration is only recorded: it does not open the log. The first ``step``, ``run`` or ``read`` makes an `Engine` for
+all declarations; after another declaration, the next such call makes a new engine, which opens the log again.
 
-The file is long because it is the public surface in one class: most of it is what its methods promise.
+The file is long because it is the public surface in one class: most of it is the documentation of its methods.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
 
 _MOST_ROUNDS = 2**31 - 2
 _BEFORE_LEAVING = 5.0
-"""Seconds in which copies may become complete before a member that leaves hands over what they lack."""
+"""Seconds for which `Flow.drain` waits for copies to be complete, before the member hands over the other layers."""
 
 _EPOCHS = logger("holdfast.epochs")
 _RECOVERY = logger("holdfast.recovery")
@@ -102,41 +102,41 @@ _RECOVERY = logger("holdfast.recovery")
 class Flow:
     """SQL views over changing inputs, kept up to date on Spark.
 
-    ``log`` is where the flow's state is kept; a flow constructed again on the same log goes on where it was. It is a
-    directory, an address that pyarrow or fsspec opens (``s3://bucket/path``), or several of them: then each gets a
-    complete copy, in the background. An epoch is *safe* when ``min_replicas`` of them have it. Epochs never wait for
-    that, unless more is unsafe than ``max_unsafe`` allows (``"512MB"``, or a number of epochs): then the next waits.
-    Any ``min_replicas - 1`` of the locations may be lost without losing what was safe. If more are missing when the
-    flow is opened, or were emptied, it says so (`TooFewLocations`) and does not begin; with ``accept_loss`` it begins
-    with what is left, and `last_recovery` says what may be lost.
+    ``log`` is the place of the flow's state; a flow that is made again on the same log goes on where it was. It is a
+    directory, an address that pyarrow or fsspec can open (``s3://bucket/path``), or a list of these: then each location
+    gets a complete copy, in the background. An epoch (one batch of input) is *safe* when ``min_replicas`` locations
+    have it. Epochs do not wait for that, unless more is unsafe than ``max_unsafe`` allows (``"512MB"``, or a number of
+    epochs): then the next epoch waits. Any ``min_replicas - 1`` locations may be lost without losing a safe epoch. If
+    more locations are missing or emptied when the flow is opened, it raises `TooFewLocations`; with ``accept_loss`` it
+    goes on with what is left, and `last_recovery` says what may be lost.
     ``local`` is the directory of the working files, by default in the first location that is a local directory.
 
-    With no ``spark`` a local session is started when one is needed. ``partitions`` is the number of tasks per stage (by
+    Without ``spark`` a local session is started when it is needed. ``partitions`` is the number of tasks per stage (by
     default one per core); it may change from run to run. With ``"auto"`` it follows the executors while the flow runs:
-    one for each of their cores, between two epochs, when that has changed for some seconds. ``retain`` says how far
-    back views can be read: a number of epochs, a time such as ``"24h"``, or ``"all"``.
+    one partition per core, changed between two epochs after the number of cores has been stable for some seconds.
+    ``retain`` says how far back views can be read: a number of epochs, a time such as ``"24h"``, or ``"all"``.
 
-    ``guarantee`` is what must hold of a row that leaves, whatever crashes: ``"exactly-once"``, ``"at-least-once"`` or
-    ``"at-most-once"``; a sink with which it cannot hold is refused. ``strategy`` is how results are protected:
-    ``hf.nosync()`` (the default), as described; ``hf.synchronous_log()``, ``hf.aligned_snapshot(…)``,
-    ``hf.passive_standby(…)``, ``hf.upstream_backup(…)``, ``hf.active_standby()`` and ``hf.gap()``, or their names. A
-    guarantee without a strategy picks one. `explain` says what a crash can do then.
+    ``guarantee`` says how often sinks get each row, whatever crashes: ``"exactly-once"``, ``"at-least-once"`` or
+    ``"at-most-once"``; a sink that cannot keep it is refused. ``strategy`` says how results are protected:
+    ``hf.nosync()`` (the default, described above), ``hf.synchronous_log()``, ``hf.aligned_snapshot(…)``,
+    ``hf.passive_standby(…)``, ``hf.upstream_backup(…)``, ``hf.active_standby()`` or ``hf.gap()``, or the name of one. A
+    guarantee without a strategy chooses one. `explain` says what a crash can do.
 
-    ``on_loss`` is what the loss of an executor means: ``"replay"``, the flow goes on, exactly; ``"terminate"``, it
-    stops with `MemberLost`; ``"continue"``, it goes on at once without the state that was lost with a host, and epochs
-    and views say that they are approximate (`approximate`) until `repair`. ``detection_timeout``: after how many
-    seconds an executor that is silent counts as lost, in a session that the flow starts (for your own:
+    ``on_loss`` says what happens when an executor is lost: ``"replay"``: the flow goes on, exactly; ``"terminate"``: it
+    stops with `MemberLost`; ``"continue"``: it goes on at once without the state that was lost with a host, and epochs
+    and views are marked as approximate (`approximate`) until `repair`. ``detection_timeout``: the number of seconds
+    after which a silent executor counts as lost, in a session that the flow starts (for your own session:
     ``hf.detection(seconds)``).
 
-    ``max_clock_jump``: by how much the host's clock may go ahead of the time that has passed, where views or
-    ``expires`` depend on it (None: any). Beyond that a step raises `ClockJumped`, until the clock is right or
-    `accept_clock` says that it is. A flow that goes on after a rest of less than 30 days is not concerned.
+    ``max_clock_jump``: by how much the host's clock may jump ahead of the time that has really passed, if views or
+    ``expires`` depend on the clock (None: by any time). After a larger jump a step raises `ClockJumped`, until the
+    clock is corrected or you call `accept_clock`. A flow that was down for less than 30 days is not affected.
 
-    All methods may be called from any thread. What runs epochs, declares or reads takes turns, in the order of the
-    calls: a call waits for the epoch at hand, never for another thread's whole `run`. Code that the flow calls in the
-    middle of an epoch (functions of sinks, your own sources and sinks) may push to inputs, read, and ask for the
-    status; whatever would wait for that very epoch raises `FlowBusy` there. ``on_epoch`` and membership handlers are
-    called between epochs, or beside them, and may call everything.
+    All methods may be called from any thread. Calls that run epochs, declare or read take turns, in the order of the
+    calls: a call waits for the running epoch, never for another thread's whole `run`. Code that the flow calls during
+    an epoch (functions of sinks, your own sources and sinks) may push to inputs, read, and ask for the status; a call
+    that would wait for that same epoch raises `FlowBusy`. ``on_epoch`` and membership handlers are called between
+    epochs, or concurrently with them, and may call all methods.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Flow:
         self._detection_timeout = detection_timeout
         self._local = None if local is None else Path(local)
         self._record: BranchRecord | None = None
-        """What is known of it, if it is a branch."""
+        """The description of the branch, if the flow is one."""
 
         self._spark = spark
         self._partitions = partitions
@@ -202,27 +202,27 @@ class Flow:
         self._engine: Engine | None = None
         self._ready: PreparedFlow | None = None
         self._reading: SparkSession | None = None
-        """The session that means what ``_meaning`` says."""
+        """The session whose settings are those of ``_meaning``."""
 
         self._planning: Planner | None = None
         self._live = FlowTables(self)
         self._meaning: dict[str, str] = {}
-        """What the session says that changes what views mean."""
+        """The settings of the session that change what views mean (time zone, ANSI mode, …)."""
 
         self._told: ConnectorProgress | None = None
         self._moving: threading.Thread | None = None
-        """Has members fetch what they will keep of other partitions, and then rescales."""
+        """The thread that rescales a flow with ``partitions="auto"``."""
 
         self._recovery: Recovery | None = None
         self._runner: SparkRunner | None = None
-        """What runs epochs, or ran them last."""
+        """The object that runs epochs, or ran them last."""
 
         self._placement: PlacedWork | None = None
         self._leaving: DecommissionWatch | None = None
         self._closed = False
         self._closed_for = ""
         self._expires: dict[str, tuple[str | None, UniqueIds | None]] = {}
-        """Input → how its rows expire and count."""
+        """Input → its ``expires``, and its settings of unique ids."""
 
         self._stopping = False
         self._turns = Turns(name)
@@ -230,17 +230,17 @@ class Flow:
         self._runs = 0
         self._counting = threading.Lock()
         self._completed = threading.Condition()
-        """Told of every epoch that is complete, and of the end."""
+        """Notified when an epoch is complete, and when the flow ends."""
 
         self._telemetry: Telemetry | None = None
         self._lease: Lease | None = None
         """The lease under which the flow runs."""
 
         self._branches: weakref.WeakValueDictionary[str, Branch] = weakref.WeakValueDictionary()
-        """Those of this process, by name."""
+        """Name → handle, for the branches that this process has opened."""
 
         self._standing_by = False
-        """Whether it waits for that lease: nobody may open the log meanwhile."""
+        """Whether the flow waits for the lease: no call may open the log meanwhile."""
 
     # -- declarations ---------------------------------------------------------------------------------------------
 
@@ -257,25 +257,26 @@ class Flow:
         within: int | str | None = None,
         false_positives: float = 0.01,
     ) -> Self:
-        """A collection that comes from outside: ``hf.files(…)``, ``hf.table(df)``, ``hf.rate(…)``, or your own
+        """Declare a collection that comes from outside: ``hf.files(…)``, ``hf.table(df)``, ``hf.rate(…)``, or your own
         `Source`.
 
-        ``expires`` says when a row goes, in SQL: ``"ts + INTERVAL 1 DAY"``. From that moment on no view sees it, and
-        none keeps state for it. A row for which it is NULL stays; one that comes too late is not seen at all.
+        ``expires`` says, in SQL, when a row expires: ``"ts + INTERVAL 1 DAY"``. From that moment on no view sees the
+        row, and no view keeps state for it. A row for which it is NULL stays; a row that comes after it has expired is
+        never seen.
 
-        ``key`` names the columns by which rows replace each other: a row takes the place of the one of its key, and one
-        that the source deletes removes it. Which of two is later is said by the column ``order_by``, however they
-        arrive (ties: the greater row); without it by the order in which they come: epoch, file, line. What is deleted
-        and is not there fails the epoch, or is passed over (``on_missing="ignore"``). With ``order_by`` keys that are
-        gone are remembered, since an older version may still come.
+        ``key`` names the columns by which rows replace each other: a row replaces the row of its key, and a deletion
+        removes it. The column ``order_by`` says which of two rows is later, whatever the order in which they arrive (of
+        equal ones the greater row counts); without it the order of arrival does: epoch, file, line. The deletion of a
+        key that is not there fails the epoch, or is ignored (``on_missing="ignore"``). With ``order_by``, deleted keys
+        are remembered, since an older version of a row may still come.
 
-        ``unique`` names the column (or columns) that is a record's id: a record that the source delivers again, in
-        whatever epoch, counts once. ``within`` says for how long an id is remembered: a number of epochs, or a time
-        such as ``"1h"``, rounded up to an eighth of it; by default for ever. A record without an id (NULL) always
-        counts. ``false_positives`` is the share of new ids for which the catalog of ids is searched in vain: less costs
-        memory. See docs/delivery.md for deletions.
+        ``unique`` names the column (or columns) of a record's id: a record that the source delivers again, in any
+        epoch, counts once. ``within`` says how long an id is remembered: a number of epochs, or a time such as
+        ``"1h"``, rounded up to an eighth of it; by default for ever. A record without an id (NULL) always counts.
+        ``false_positives`` is the share of new ids for which the catalog of ids is searched in vain: a smaller share
+        costs memory. See docs/delivery.md for deletions.
 
-        From any thread; waits for the epoch at hand.
+        From any thread; waits for the running epoch.
         """
         ids = parse_unique(f"source '{name}'", unique, within, false_positives, expires, key)
         if not isinstance(source, Source):
@@ -302,7 +303,7 @@ class Flow:
         return self
 
     def _recorded_fields(self, name: str) -> list[tuple[str, str]] | None:
-        """The columns that a source had when the flow ran last, as its log says."""
+        """The columns that a source had when the flow ran last, from its log; None if the log has none."""
         from holdfast.log.location import open_location
         from holdfast.runtime.description import recorded_fields
 
@@ -345,13 +346,13 @@ class Flow:
         within: int | str | None = None,
         false_positives: float = 0.01,
     ) -> Input | KeyedInput:
-        """A collection that code changes, with ``insert``, ``delete`` and ``update``. ``expires``, ``unique``,
-        ``within`` and ``false_positives``: as for `source`. Declaring the same one again gives the one that there is.
+        """Declare a collection that code changes, with ``insert``, ``delete`` and ``update``. ``expires``, ``unique``,
+        ``within`` and ``false_positives``: as for `source`. Declaring the same input again returns the existing one.
 
-        With ``key`` (a column, or several) it has one row for each key: ``upsert`` sets rows, ``delete_keys`` removes
-        them. ``order_by`` and ``on_missing``: as for `source`.
+        With ``key`` (a column, or several) the input has one row for each key: ``upsert`` sets rows, ``delete_keys``
+        removes them. ``order_by`` and ``on_missing``: as for `source`.
 
-        From any thread; waits for the epoch at hand. The `Input` itself waits for nothing."""
+        From any thread; waits for the running epoch. The methods of the `Input` wait for nothing."""
         subject = f"input '{name}'"
         arguments.text(subject, "schema", schema, "a Spark schema such as 'id long, name string'")
         if expires is not None:
@@ -402,16 +403,16 @@ class Flow:
     ) -> Self | Callable[[Function], Function]:
         """Let SQL call ``function`` by ``name``: ``SELECT id, geocode(city) AS place FROM orders``.
 
-        A plain function is called for each row, with Python values. One whose type hints say ``pandas.Series`` or
-        ``pyarrow.Array`` is called with columns and gives one. So is what PySpark's ``udf``, ``pandas_udf`` and
-        ``arrow_udf`` made; these know what they return, all others return the Spark type ``returns``. It must be
-        deterministic: a row that goes has its value computed again. One that is not is marked ``hf.nondeterministic``,
-        and called once for each row that comes; its answers are kept.
+        A plain function is called for each row, with Python values. A function whose type hints are ``pandas.Series``
+        or ``pyarrow.Array`` is called with columns and returns a column. Functions made by PySpark's ``udf``,
+        ``pandas_udf`` and ``arrow_udf`` work as in Spark, and know their type; all others return the Spark type
+        ``returns``. A function must be deterministic: when a row is deleted, its value is computed again. Mark any
+        other function with ``hf.nondeterministic``: it is called once for each new row, and its answers are kept.
 
-        Declaring it again with another body, or other constants in it, makes the views that call it anew. Without a
-        function it is a decorator: ``@flow.udf("double", returns="long")``.
+        Declaring a function again with another body, or other constants in it, computes the views that call it again.
+        Without ``function``, this is a decorator: ``@flow.udf("double", returns="long")``.
 
-        From any thread; waits for the epoch at hand.
+        From any thread; waits for the running epoch.
         """
         if returns is not None:
             arguments.text(f"udf {name!r}", "returns", returns, "a Spark type such as 'string'")
@@ -439,14 +440,14 @@ class Flow:
         """Keep the result of ``query`` up to date: SQL over sources and earlier views, or a PySpark DataFrame made of
         `table` or `sql`.
 
-        Spark reads the query, in the given session, the active one, or a local one that is started for it; an error
-        comes at once. Declaring a view again replaces it, and views that read it follow; with the same meaning it
-        changes nothing.
+        Spark analyses the query at once, in the given session, the active one, or a local one that is started for it;
+        errors are raised here. Declaring a view again replaces it, and updates the views that read it; a query of the
+        same meaning changes nothing.
 
-        ``max_rounds``: after how many rounds its recursion (WITH RECURSIVE) must have ended, or the epoch raises
-        `LoopDiverged`; by default what the text says (MAX RECURSION LEVEL), or 100 as in Spark.
+        ``max_rounds``: the number of rounds after which a recursion (WITH RECURSIVE) must have ended; else the epoch
+        raises `LoopDiverged`. By default the text decides (MAX RECURSION LEVEL), or 100 as in Spark.
 
-        From any thread; waits for the epoch at hand.
+        From any thread; waits for the running epoch.
         """
         subject = self._check_view_name(name)
         self._check_query(subject, "the query", query)
@@ -465,17 +466,17 @@ class Flow:
         *,
         max_rounds: int = 1000,
     ) -> Self:
-        """Keep the result of an iteration up to date, as a view: ``start``, then ``body`` of it, then ``body`` of that,
-        and so on until nothing changes any more.
+        """Keep the result of an iteration up to date, as a view: it begins with ``start``, and ``body`` is applied
+        again and again until nothing changes any more.
 
-        ``start`` is SQL or a DataFrame of the flow. ``body`` takes a DataFrame, the rows of one round, and returns
-        those of the next, with columns of the same types; it is called when the view is declared, to be read, not in
-        every round. ``until`` ends the iteration sooner: after a number of rounds; or, a function of the rows before
-        and after a round that returns those that still change too much, at the first round in which it returns none
-        (the rows before it are the result). Rounds beyond ``max_rounds`` raise `LoopDiverged`, and the epoch has not
-        happened.
+        ``start`` is SQL or a DataFrame of the flow. ``body`` takes a DataFrame with the rows of one round, and returns
+        a DataFrame with the rows of the next round, with columns of the same types; it is called once, when the view is
+        declared, and not in every round. ``until`` ends the iteration sooner. A number ends it after that many rounds.
+        A function gets the rows before and after a round, and returns the rows that still change too much; the
+        iteration ends at the first round in which it returns no rows (the result is the rows before that round). More
+        than ``max_rounds`` rounds raise `LoopDiverged`, and the epoch does not take effect.
 
-        From any thread; waits for the epoch at hand.
+        From any thread; waits for the running epoch.
         """
         subject = self._check_view_name(name)
         self._check_query(subject, "the start", start)
@@ -508,9 +509,9 @@ class Flow:
         return self
 
     def drop(self, view: str) -> Self:
-        """Keep a view no more. Views that read it, and its sinks, must go first.
+        """Remove a view. Remove the views that read it, and its sinks, first.
 
-        From any thread; waits for the epoch at hand."""
+        From any thread; waits for the running epoch."""
         arguments.text(f"flow '{self.name}'", "the view to drop", view, "its name")
         with self._turns.taken("drop()"):
             self._catalog.check_view(view)
@@ -523,14 +524,14 @@ class Flow:
 
     def sink(self, view: str, sink: Sink, *, retries: int | None = None, pause: float | None = None) -> Self:
         """Send the changes of ``view`` to a sink: ``hf.changelog(path)``, ``hf.foreach(function)``, or your own
-        `Sink`. Declaring the same one again changes nothing; a function of the same name, with another body, takes the
-        place of the one before.
+        `Sink`. Declaring the same sink again changes nothing; a function with the same name and another body replaces
+        the function before.
 
-        A commit that raises is made again at once, ``retries`` times (none by default), first after ``pause`` seconds
-        (1), each time after twice as long. If it raises still, the step does; its epoch is complete, and the sink gets
-        it before the next one.
+        A commit that raises is tried again ``retries`` times (by default 0), the first time after ``pause`` seconds (by
+        default 1), and each further time after twice as long. If it still raises, so does the step; the epoch is
+        complete all the same, and the sink gets it before the next epoch.
 
-        From any thread; waits for the epoch at hand."""
+        From any thread; waits for the running epoch."""
         arguments.text(f"flow '{self.name}'", "the view of a sink", view, "its name")
         self._catalog.check_view(view)
         if not isinstance(sink, Sink):
@@ -562,7 +563,7 @@ class Flow:
         return self
 
     def _check_outside(self, view: str, sink: Sink) -> None:
-        """A sink must not write to where the log is."""
+        """Raise `DeclarationError` if a sink would write to the place of the flow's log."""
         place = sink.target()
         logs = [Path(log).expanduser().resolve() for log in (self._local, *self._places) if isinstance(log, str | Path)]
         if place is not None and Path(place).resolve() in logs:
@@ -573,9 +574,10 @@ class Flow:
             )
 
     def unsink(self, view: str, sink: Sink | None = None) -> Self:
-        """Send the changes of ``view`` no more to ``sink``, or to any that it has. What they have stays as it is.
+        """Stop sending the changes of ``view`` to ``sink``, or to all its sinks (None). Nothing is removed from the
+        sinks.
 
-        From any thread; waits for the epoch at hand."""
+        From any thread; waits for the running epoch."""
         arguments.text(f"flow '{self.name}'", "the view of a sink", view, "its name")
         if sink is not None and not isinstance(sink, Sink):
             arguments.refuse(f"flow '{self.name}'", "sink", "a sink of the view", sink)
@@ -588,7 +590,7 @@ class Flow:
         return self
 
     def _keep_promise(self, view: str, sink: Sink) -> None:
-        """See that the flow's guarantee holds with one sink more; if no strategy was asked for, with another one."""
+        """Check that the flow's guarantee holds with another sink. If the user chose no strategy, choose one first."""
         if self._guarantee is None:
             return
         kinds = [each.kind for _, each in self._sinks] + [sink.kind]
@@ -598,21 +600,21 @@ class Flow:
         check_sink(f"sink of view '{view}'", self._guarantee, self._settings.strategy, sink.kind, (), holds)
 
     def on_membership(self, function: H) -> H:
-        """Have ``function`` called with every `Change` of the members, the initial set first; a decorator. Calls come
-        once per change, in order, never two at once, in a thread of their own. If it raises, the flow stops with that
-        error.
+        """Call ``function`` with every `Change` of the members, beginning with the initial set; use it as a decorator.
+        Calls come once per change, in order, never two at once, in a thread of their own. If ``function`` raises, the
+        flow stops with that error.
 
-        From any thread; waits for the epoch at hand."""
+        From any thread; waits for the running epoch."""
         arguments.callable_with(f"flow '{self.name}'", "a membership handler", function, "one argument, the Change", 1)
         with self._turns.taken("on_membership()", looks=True):
             self._members.add(function)
         return function
 
     def table(self, name: str) -> DataFrame:
-        """A source or view as a PySpark DataFrame. In a `view` it stands for the collection. Run (``show``, ``count``,
-        ``toPandas``), it, and whatever PySpark's verbs make of it, reads the collection as it is then: at the last
-        epoch, the same one for all its parts. Before the first epoch there are no rows. From any thread; running it
-        waits for the epoch at hand, as `read` does."""
+        """A source or view as a PySpark DataFrame. In the query of a `view` it stands for the collection. If you run it
+        (``show``, ``count``, ``toPandas``), or a DataFrame that is made of it, it reads the collection as of the last
+        epoch at that time, all parts as of the same epoch. Before the first epoch it has no rows. From any thread;
+        running it waits for the running epoch, as `read` does."""
         arguments.text(f"flow '{self.name}'", "the table", name, "the name of a source or view")
         schemas = self._catalog.schemas
         if name not in schemas:
@@ -620,11 +622,10 @@ class Flow:
         return self._planner().table(name, schemas[name])
 
     def sql(self, text: str, *, at: int | None = None) -> DataFrame:
-        """A query over sources and views as a PySpark DataFrame: what `table` says of one holds for it, too. Names that
-        are not the flow's are those of the Spark session. It can be given to `view`, as its text can.
+        """A query over sources and views as a PySpark DataFrame, which behaves like that of `table`. Names that the
+        flow does not have are looked up in the Spark session. You can give the DataFrame to `view`, or its text.
 
-        With ``at`` it reads all of them as of that epoch whenever it is run; that is a query, and cannot be a view.
-        From any thread."""
+        With ``at`` it always reads all of them as of that epoch; then it cannot be a view. From any thread."""
         arguments.text(f"flow '{self.name}'", "the query", text, "SQL")
         planner = self._planner()
         if at is not None:
@@ -653,7 +654,7 @@ class Flow:
             )
 
     def _planner(self) -> Planner:
-        """What reads queries."""
+        """The planner, which analyses queries."""
         self._check_session()
         if self._planning is None:
             from holdfast.spark.planning import Planner
@@ -663,7 +664,7 @@ class Flow:
         return self._planning
 
     def _own_session(self) -> SparkSession:
-        """The session of Holdfast's own queries."""
+        """The session that Holdfast uses for its own queries."""
         if self._reading is None:
             from holdfast.spark.session_meaning import meaning_of, planning_session
 
@@ -678,7 +679,7 @@ class Flow:
         check_keepable(name, plan, self._own_session(), kind)
 
     def _hold(self, spark: SparkSession, recorded: Mapping[str, str]) -> None:
-        """Judge views by what the session said when the flow first ran, whatever it says now."""
+        """Use the session settings with which the flow first ran, and warn if the session differs now."""
         from holdfast.spark.session_meaning import planning_session
 
         self._own_session()
@@ -702,8 +703,8 @@ class Flow:
         self._renew()
 
     def _renew(self) -> None:
-        """Let go of an engine that runs what was declared before. One that is approximate stays until it is repaired:
-        what sources were told is taken is not all in the log."""
+        """Close the engine, which runs the declarations before. An approximate engine is repaired first: its sources
+        were told of epochs that are not in the log."""
         if self._engine is not None:
             self._engine.repair()
             self._end()
@@ -718,7 +719,8 @@ class Flow:
         try:
             engine.close(reopens)
         except BaseException:
-            # What is approximate could not be repaired: these sources are ahead of the log. Others can go on with it.
+            # An approximate engine could not be repaired: its sources are ahead of the log, so this flow is closed. A
+            # new flow can go on with the log.
             self._closed = self._closed or ahead
             raise
         finally:
@@ -728,18 +730,18 @@ class Flow:
     # -- running --------------------------------------------------------------------------------------------------
 
     def step(self) -> Epoch:
-        """Run one epoch with what waits now, and return what it did; ``idle`` if nothing waited.
+        """Run one epoch with the input that waits now, and return what it did; ``idle`` if nothing waited.
 
-        From any thread; one epoch after the other: a second call waits until the first is done. Not from code that an
-        epoch calls."""
+        From any thread; epochs run one after the other: a second call waits for the first. Not from code that an epoch
+        calls."""
         result = self._step()
         if result.idle and self._closed:
             raise DeclarationError(f"flow '{self.name}' is closed")
         return result
 
     def _step(self, patient: bool = False) -> Epoch:
-        """The same; nothing is done if the flow is closed while this waits for storage. ``patient``: sources that had
-        nothing need not be asked again at once."""
+        """Run one epoch; idle if the flow is closed while this waits for storage. ``patient``: sources that had nothing
+        need not be polled again at once."""
         with self._turns.taken("step()"):
             while True:
                 self._follow_cores()
@@ -759,16 +761,16 @@ class Flow:
                 self._tell_epoch(result)
                 if not result.idle or self._closed or self._engine is engine:
                     return result
-                # While it waited for storage, another thread had its turn, and declared something: that runs now.
+                # While this waited for storage, another thread declared something: run an epoch of that.
 
     def _coming(self, epoch: int) -> str:
-        """The next epoch, for people: the first one has all the input to read."""
+        """The text that shows the running epoch to people: the first epoch reads all input there is."""
         count = len(self._catalog.views)
         return f"epoch {epoch}" if epoch else f"epoch 0: filling {count} view{'s' * (count != 1)}"
 
     def _follow_cores(self) -> None:
-        """With ``partitions="auto"``: have as many partitions as there are cores, when that has settled. Where members
-        keep layers of their own, what will move is fetched first, beside epochs."""
+        """With ``partitions="auto"``: rescale to one partition per core, when the number of cores is stable. If members
+        keep layers of their own, a thread first lets them fetch the layers that will move, while epochs go on."""
         engine, spark = self._engine, self._spark
         if self._follows_cores is None or engine is None or spark is None or engine.approximate is not None:
             return
@@ -787,7 +789,7 @@ class Flow:
             self._repartition(found)
 
     def _follow_to(self, partitions: int) -> None:
-        """Rescale, in a thread of its own. What fails is tried again when the cores are looked at next."""
+        """Rescale, in a thread of its own. A failure is logged, and tried again when the cores are looked at next."""
         try:
             self._rescale(partitions, follows=True)
         except Exception as error:
@@ -801,22 +803,22 @@ class Flow:
                 )
 
     def rescale(self, partitions: int) -> Self:
-        """Have stages run as so many tasks from the next epoch on. Between two epochs the flow lets go of its log and
-        opens it again, as for a declaration; a partition of any size is a slice of the layers that there are, so on one
-        host nothing is rewritten, copied or computed again. (Later merges write layers of the new ranges.) Where
-        members keep layers of their own, those of ranges that change hands move, and no others: first, beside epochs,
-        from the log's locations; then, between two epochs, the rest (``flow.last_recovery`` counts them). Sinks,
-        inputs, subscriptions and a run in the background go on.
+        """Run stages with ``partitions`` tasks from the next epoch on. Between two epochs the flow closes its log and
+        opens it again, as for a declaration. A partition is a slice of the existing layers, so on one host nothing is
+        rewritten, copied or computed again. (Later merges write layers of the new partitions.) If members keep layers
+        of their own, only layers whose owner changes move: first, while epochs go on, members fetch them from the log's
+        locations; then, between two epochs, they get the rest (``flow.last_recovery`` counts them). Sinks, inputs,
+        subscriptions and a run in the background go on.
 
-        From any thread; waits for the epoch at hand, and the next epoch waits for it, but not for what is fetched
-        before. Not from code that an epoch calls."""
+        From any thread; waits for the running epoch. The next epoch waits for the change, but not for the layers that
+        are fetched before. Not from code that an epoch calls."""
         partitions = arguments.whole(f"flow '{self.name}'", "partitions", partitions, 1, 256)
         self._turns.refuse_inside("rescale()")
-        self._follows_cores = None  # a number that is said holds
+        self._follows_cores = None  # a given number ends ``partitions="auto"``
         return self._rescale(partitions)
 
     def _rescale(self, partitions: int, follows: bool = False) -> Self:
-        """``follows``: since the flow follows its cores, unless `rescale` is called meanwhile."""
+        """Rescale. ``follows``: because the number of cores changed; given up if `rescale` is called meanwhile."""
         before, ahead = self._now_open(), 0
         try:
             if before is not None:
@@ -839,23 +841,23 @@ class Flow:
         finally:
             if before is not None and self._engine is before:
                 before.resume()
-        # An epoch may run before this: nobody waits for room.
+        # An epoch may run between the change and this count.
         with self._turns.taken("rescale()"):
             if self._engine is engine:
                 engine.moves.moved(ahead)
         return self
 
     def _repartition(self, partitions: int) -> None:
-        """Have what is ready run as so many partitions. Nothing else changes, so nothing else is made anew: what is
-        compiled, planned and warm stays so, and no epoch waits for it."""
+        """Change the number of partitions of the prepared flow. Compiled and planned views and warm workers are kept,
+        so no epoch waits for them."""
         self._partitions = partitions
         if self._ready is not None:
             self._ready = self._ready.over(self._cluster(partitions, self._ready.declared.locations))
 
     @staticmethod
     def _bring_ahead(engine: Engine, partitions: int) -> int:
-        """Beside epochs, have members fetch what they will keep when there are so many partitions, and end what goes on
-        in the background; how many layers they fetched."""
+        """While epochs go on, let members fetch the layers that they will own with the new number of partitions; then
+        stop background work, and let them fetch again. Returns the number of fetched layers."""
         ahead = 0
         if engine.partitions == partitions or engine.approximate is not None:
             return 0
@@ -866,17 +868,18 @@ class Flow:
         return ahead
 
     def rewind(self, to: int, *, reason: str = "", skip: Mapping[str, Sequence[Any]] | None = None) -> Epoch:
-        """Undo all epochs after ``to``: bad input, or a bad deployment. An epoch is run that takes every view back to
-        what it was then; each sink is given the retractions, exactly once. What was undone stays readable
-        (``flow.read(view, at=…)``) as long as the flow retains it.
+        """Undo all epochs after ``to``, after bad input or a bad deployment. One epoch is run that takes every view
+        back to its rows as of ``to``; each sink is given the retractions, exactly once. The undone epochs stay readable
+        (``flow.read(view, at=…)``) as long as the flow retains them.
 
-        The epochs after it take the undone input again, in its order, before sources are asked for more. ``skip``
-        leaves some of it out: source → the names of its files, or, of an input, rows:
+        The next epochs take the undone input again, in its order, before sources are polled for more. ``skip`` leaves
+        some of it out: source → the names of its files; input → rows:
         ``skip={"visits": ["2024-05-01.csv"], "orders": [(7, "eve", 1e9)]}``. ``reason`` is written into the log.
 
-        `EpochUnavailable` says from which epoch on it is possible, if ``to`` was compacted, or its input released.
+        Raises `EpochUnavailable`, which names the first epoch to which a rewind is possible, if ``to`` was compacted or
+        later input was released.
 
-        From any thread; waits for the epoch at hand. Not from code that an epoch calls."""
+        From any thread; waits for the running epoch. Not from code that an epoch calls."""
         subject = f"flow '{self.name}', rewind"
         to = arguments.whole(subject, "to", to, 0)
         if not isinstance(reason, str):
@@ -898,11 +901,11 @@ class Flow:
         return result
 
     def drain(self, member: str) -> Recovery:
-        """Have a member leave on purpose, such as a host that is to be taken down: those that stay keep its partitions
-        from the next epoch on. ``flow.status().placement.members`` says who there is. First, beside epochs, they fetch
-        what the log's locations have of them; then, between two epochs, the member hands over the rest. So nothing is
-        computed again (the result says what was done), and from then on the member may be stopped. As long as it is
-        there it gets no partition back.
+        """Let a member leave on purpose, for example before its host is taken down: the other members own its
+        partitions from the next epoch on. ``flow.status().placement.members`` lists the members. First, while epochs go
+        on, the other members fetch layers from the log's locations; then, between two epochs, the member hands over the
+        rest. So nothing is computed again (the result says what was done), and afterwards you may stop the member. It
+        gets no partition back as long as it is there.
 
         From any thread; other threads have their turns while layers are fetched. Not from code that an epoch calls."""
         arguments.text(f"flow '{self.name}', drain", "the member", member, "its name")
@@ -910,7 +913,7 @@ class Flow:
         engine, ahead = self._opened("drain()"), 0
         engine.moves.heirs(member)
         if engine.last >= 0 and engine.declared.settings.durable and engine.approximate is None:
-            with suppress(StoreError):  # what no location has by then the member hands over itself
+            with suppress(StoreError):  # layers that no location has by then are handed over by the member itself
                 self.wait_safe(timeout=_BEFORE_LEAVING)
             ahead = engine.moves.bring_ahead(engine.moves.heirs(member))
         with self._turns.taken("drain()"):
@@ -919,15 +922,15 @@ class Flow:
                 return engine.drain(member, ahead).result()
 
     def _decommissioned(self, member: str) -> None:
-        """Spark has a member leave: it hands over what it keeps, if the flow is open."""
+        """Spark decommissions a member: drain it, if the flow is open and the member keeps layers."""
         if (engine := self._now_open()) is not None and not self._closed and engine.moves.keeps_layers(member):
             self.drain(member)
 
     def accept_clock(self) -> Self:
-        """Take the host's clock for the next epoch as it is: when it is right although it jumped (`ClockJumped`), or
-        when the flow's own clock is ahead, since the host's was once (``status().clock.ahead``). In that case what
-        expired too early does not come back by itself; a view that is dropped and declared again is made of what its
-        sources have. From any thread; waits for nothing."""
+        """Accept the host's clock for the next epoch as it is. Use it if the clock is right although it jumped
+        (`ClockJumped`), or if the flow's clock is ahead because the host's was once (``status().clock.ahead``). In that
+        case rows that expired too early do not come back by themselves; drop the view and declare it again to compute
+        it from its sources. From any thread; waits for nothing."""
         self._accepts_clock = True
         return self
 
@@ -945,22 +948,24 @@ class Flow:
         timeout: float | None = None,
         accept_loss: bool = False,
     ) -> int:
-        """Run epochs: until nothing waits, so many of them, or until stopped (`stop`, or Ctrl-C). How many were run.
+        """Run epochs: until nothing waits (``until="idle"``), a number of ``epochs``, or until stopped (`stop`, or
+        Ctrl-C). Returns the number of epochs that were run.
 
-        When nothing waits it looks again every ``interval`` seconds. Ctrl-C ends it after the epoch at hand, and says
-        so; a second one at once. With
-        ``min_members`` it waits first until so many executors are there, at most ``timeout`` seconds.
+        When nothing waits it polls again every ``interval`` seconds. Ctrl-C ends it after the running epoch, and prints
+        that; a second Ctrl-C ends it at once. ``on_epoch`` is called with each epoch. With ``min_members`` it first
+        waits until that many executors are there, at most ``timeout`` seconds.
 
-        Of several drivers that run the flow with the same ``lease`` (``"file:///shared/path"``,
-        ``"zk://host:port/path"``) one leads; the others wait, ready to go on when it ends, dies, or does not renew the
-        lease within ``lease_timeout`` (``"2s"``; by default 5 s). The log is closed and the lease given back at the
-        end. `Fenced` if another driver took over, `LeaseLost` if the lease was lost. ``on_lease`` is told what happens.
+        If several drivers run the flow with the same ``lease`` (``"file:///shared/path"``, ``"zk://host:port/path"``),
+        one of them leads; the others wait, ready to take over when it ends, dies, or does not renew the lease within
+        ``lease_timeout`` (``"2s"``; by default 5 s). At the end the log is closed and the lease is released. Raises
+        `Fenced` if another driver took over, `LeaseLost` if the lease was lost. ``on_lease`` is called with each event
+        of the lease.
 
-        With ``accept_loss`` it begins although too few of the log's locations are there to be sure that nothing is
-        lost (see `Flow`).
+        With ``accept_loss`` it opens the flow although too few of the log's locations are there to be sure that nothing
+        is lost (see `Flow`).
 
-        From any thread. Other threads have their turns between epochs; several that run at once share the epochs, and
-        each counts its own. Not from code that an epoch calls.
+        From any thread. Other threads have their turns between epochs; concurrent runs share the epochs, and each
+        counts those that it ran. Not from code that an epoch calls.
         """
         subject = f"flow '{self.name}'"
         if until is not None:
@@ -998,7 +1003,7 @@ class Flow:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        """The first of the runs that are at work together takes back what `stop` said before."""
+        """Count a run while it works. The first of several concurrent runs resets an earlier `stop`."""
         with self._counting:
             if self._runs == 0:
                 self._stopping = False
@@ -1012,7 +1017,7 @@ class Flow:
                 self._runs -= 1
 
     def _accept_loss(self) -> None:
-        """Open the log although something may be lost, if it is not open yet."""
+        """Allow the log to be opened although epochs may be lost, if it is not open yet."""
         if not self._settings.accept_loss and self._engine is None:
             self._settings = replace(self._settings, accept_loss=True)
             self._ready = None
@@ -1037,10 +1042,11 @@ class Flow:
         return done
 
     def start(self, *, interval: float = 0.1, on_epoch: Callable[[Epoch], None] | None = None) -> Self:
-        """Run epochs in the background, in a thread of its own, until `stop` or `close`; or until one fails: then the
-        error is logged, and `await_idle` and `await_termination` raise it. Errors of opening the log come at once.
+        """Run epochs in the background, in a separate thread, until `stop` or `close`. If an epoch fails, the run ends:
+        the error is logged, and `await_idle` and `await_termination` raise it. Errors of opening the log are raised
+        here.
 
-        From any thread; waits for the epoch at hand. Not from code that an epoch calls."""
+        From any thread; waits for the running epoch. Not from code that an epoch calls."""
         subject = f"flow '{self.name}'"
         interval = arguments.number(subject, "interval", interval)
         if on_epoch is not None:
@@ -1054,12 +1060,12 @@ class Flow:
 
     @property
     def active(self) -> bool:
-        """Whether it runs in the background (`start`). From any thread."""
+        """Whether the flow runs in the background (`start`). From any thread."""
         return self._beside is not None and self._beside.active
 
     def await_idle(self, timeout: float | None = None) -> bool:
-        """Wait until the run in the background has taken all that was there when this was called, and finds nothing
-        more; False if that takes more than ``timeout`` seconds. Raises the error with which it stopped.
+        """Wait until the run in the background has taken all input that was there when this was called, and finds no
+        more; returns False if that takes more than ``timeout`` seconds. If the run failed, raises its error.
 
         From any thread; not from code that an epoch calls."""
         beside = self._running_beside(timeout)
@@ -1069,8 +1075,8 @@ class Flow:
         return found
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the run in the background has ended: whether it has, after ``timeout`` seconds at most. Raises the
-        error with which it stopped.
+        """Wait until the run in the background has ended, at most ``timeout`` seconds; returns whether it has. If the
+        run failed, raises its error.
 
         From any thread; not from code that an epoch calls."""
         beside = self._running_beside(timeout)
@@ -1090,7 +1096,7 @@ class Flow:
         return self._beside
 
     def stop(self) -> None:
-        """End `run`, also in the background (`start`), after the epoch at hand. From any thread, or a signal handler;
+        """End `run`, also in the background (`start`), after the running epoch. From any thread, or a signal handler;
         waits for nothing."""
         self._stopping = True
         self._stop_waiting()
@@ -1101,24 +1107,24 @@ class Flow:
 
     def open(self) -> Self:
         """Open the log now, as the first epoch would: claim it, find the history, recover what is missing
-        (`last_recovery`). Looking (`status`, `explain`, `plan`) does not.
+        (`last_recovery`). `status`, `explain` and `plan` do not open it.
 
-        From any thread; waits for the epoch at hand. Not from code that an epoch calls."""
+        From any thread; waits for the running epoch. Not from code that an epoch calls."""
         with self._turns.taken("open()"):
             self._started()
         return self
 
     def prepare(self) -> Self:
-        """Do what can be done before the log is touched: start Spark, plan the views, and run an epoch over nothing
-        until that is fast. What a driver does that stands by; another may be running the flow.
+        """Do all work that is possible without the log: start Spark, plan the views, and run an epoch without input
+        until that is fast. Standby drivers call it; another driver may be running the flow.
 
-        From any thread; waits for the epoch at hand."""
+        From any thread; waits for the running epoch."""
         with self._turns.taken("prepare()"):
             self._prepared().warm_up()
         return self
 
     def _started(self, moves: bool = False) -> Engine:
-        """The engine, open; for whoever has the turn. ``moves``: as in `Engine`."""
+        """The open engine. The caller must have its turn. ``moves``: as in `Engine`."""
         self._check_session()
         if self._engine is None and self._standing_by:
             raise FlowBusy(
@@ -1128,14 +1134,14 @@ class Flow:
             )
         ready = self._prepared()
         if self._engine is not None and self._engine.torn:
-            self._end()  # it was interrupted where only the log knows what counts
+            self._end()  # it was interrupted where only the log can tell whether the last epoch counts
         if self._engine is None:
             from holdfast.runtime.declaration import ConnectorProgress
             from holdfast.runtime.engine import Engine
 
             self._told = self._told or ConnectorProgress()
             if self._local is None:
-                working_directory(ready.declared.locations)  # now it is made
+                working_directory(ready.declared.locations)  # makes the directory
             if self._lease is None:
                 redeclaration.opening(self, ready.declared.local, self._told)
             with doing(f"flow '{self.name}'", "opening the log"):
@@ -1204,7 +1210,7 @@ class Flow:
         return self._ready
 
     def _cluster(self, partitions: int, locations: tuple[Location, ...]) -> SparkRunner:
-        """What runs epochs as so many partitions."""
+        """A runner for epochs with this number of partitions; it replaces the runner before."""
         from holdfast.spark.runner import SparkRunner
 
         leaving = self._placement.ownership.leaving if self._placement is not None else ()
@@ -1227,13 +1233,13 @@ class Flow:
             )
 
     def _texts(self) -> dict[str, str]:
-        """View → its SQL, for people."""
+        """View → its SQL, for messages."""
         return {name: query_text(query) for name, query in self._catalog.queries.items()}
 
     # -- logging --------------------------------------------------------------------------------------------------
 
     def _told_beside(self) -> Telemetry:
-        """What OpenTelemetry is told by."""
+        """The object that reports to OpenTelemetry."""
         if self._telemetry is None:
             from holdfast.runtime.telemetry import Telemetry
 
@@ -1263,7 +1269,7 @@ class Flow:
 
     @contextmanager
     def _telling(self, engine: Engine) -> Iterator[None]:
-        """Log the recovery that is made meanwhile, if one is; also one that fails halfway."""
+        """Log a recovery that is made inside this context, if there is one, also if it fails."""
         before, work = engine.recovery, engine.recovery.work
         try:
             yield
@@ -1287,10 +1293,10 @@ class Flow:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, view: str, at: int | None = None) -> DataFrame:
-        """The view as a Spark DataFrame: now, or as of epoch ``at``. One with ORDER BY … LIMIT comes in that order.
-        While the flow is `approximate` it has the rows of the partitions that are left, whatever the epoch.
+        """The rows of a view as a Spark DataFrame: now, or as of epoch ``at``. A view with ORDER BY … LIMIT comes in
+        that order. While the flow is `approximate` only rows of the remaining partitions are there, at every epoch.
 
-        From any thread, and from code that an epoch calls; waits for the epoch at hand."""
+        From any thread, and from code that an epoch calls; waits for the running epoch."""
         self._check_view(view)
         if at is not None:
             at = arguments.epoch(f"view '{view}'", "at", at)
@@ -1308,8 +1314,8 @@ class Flow:
         self._catalog.check_view(view)
 
     def _looking(self, view: str | None = None) -> Engine:
-        """The engine, for a call that may come from inside an epoch; not from inside its opening. It has ``view``,
-        which another thread may have dropped while this one waited for its turn."""
+        """The engine, for a call that may come from inside an epoch, but not while the flow is being opened. Checks
+        ``view`` again, since another thread may have dropped it while this one waited for its turn."""
         if view is not None:
             self._check_view(view)
         if self._engine is None and self._turns.inside_another:
@@ -1317,17 +1323,17 @@ class Flow:
         return self._started()
 
     def lookup(self, view: str, keys: Any = None, /, *, at: int | None = None, scan: bool = False, **key: Any) -> Found:
-        """The rows of a key, ``flow.lookup("spend", user="ada")``, or of many: a list of values (a key of one column),
-        of tuples in the order of the key's columns, or of dicts; or a table. Now, or as of epoch ``at``. They are found
-        by binary search in the sorted layers, without a Spark job.
+        """The rows of a key, ``flow.lookup("spend", user="ada")``, or of many keys: a list of values (for a key of one
+        column), of tuples in the order of the key's columns, or of dicts; or a table. Now, or as of epoch ``at``. Rows
+        are found by binary search in the sorted layers, without a Spark job.
 
-        The key of a view is that of its plan: the columns that it groups, joins or ranks by, if they are in its result;
-        else the whole row. Further columns filter what is found. `ScanNeeded` names the key if it is not all given;
-        ``scan=True`` reads the whole view then. A column named ``at`` or ``scan`` is given in a dict. Where layers are
-        on other hosts, or while the flow is `approximate`, a task reads them there.
+        The key of a view is the key of its plan: the columns that it groups, joins or ranks by, if they are in its
+        result; else the whole row. Further columns filter the rows that are found. `ScanNeeded` names the key if some
+        of its columns are not given; ``scan=True`` then reads the whole view. Give a column that is called ``at`` or
+        ``scan`` in a dict. If layers are on other hosts, or while the flow is `approximate`, a task reads them there.
 
-        From any thread, and from code that an epoch calls. It waits for no epoch: what it sees is the last one that is
-        complete, and of all keys the same one (``.epoch``). A flow that is not open is opened."""
+        From any thread, and from code that an epoch calls. It does not wait for epochs: it reads the last complete
+        epoch, the same for all keys (``.epoch``). A flow that is not open is opened."""
         self._check_view(view)
         subject = f"view '{view}', lookup"
         if at is not None:
@@ -1336,22 +1342,23 @@ class Flow:
         node = self._catalog.views[view]
         asked = question(view, node.fields, node.arrangement, keys, key, scan)
         if (engine := self._now_open()) is not None and engine.live.reads_layers:
-            # What is damaged is repaired below, in turn.
+            # Damaged layers are repaired below, when this call has its turn.
             with suppress(LogDamaged, LogUnreadable):
                 if self._catalog.views.get(view) is node:
                     return engine.live.lookup(view, asked, at, recorded=at is not None)
         with self._turns.taken("lookup()", looks=True):
             engine = self._looking(view)
-            if (now := self._catalog.views[view]) is not node:  # it was declared again while this waited
+            if (now := self._catalog.views[view]) is not node:  # the view was declared again while this call waited
                 asked = question(view, now.fields, now.arrangement, keys, key, scan)
             return engine.views.lookup(view, asked, at, recorded=at is not None)
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
-        """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``. Added to the rows as
-        they were then it gives those of now. If the view was edited since, what that changed is there, at the epoch
-        after the edit; `EpochUnavailable` says from when on there are changes, if its rows as they were are gone.
+        """The changes of a view after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``. The rows as of
+        ``since`` plus these changes are the rows now. If the view was edited since, the difference is among the changes
+        of the epoch after the edit. Raises `EpochUnavailable`, which names the first epoch with changes, if older ones
+        are gone.
 
-        From any thread, and from code that an epoch calls; waits for the epoch at hand."""
+        From any thread, and from code that an epoch calls; waits for the running epoch."""
         self._check_view(view)
         since = arguments.whole(f"view '{view}'", "since", since)
         from holdfast.spark.read import changes_frame
@@ -1365,14 +1372,15 @@ class Flow:
             )
 
     def subscribe(self, view: str, since: int | None = None, *, timeout: float | None = None) -> Subscription:
-        """The changes of a view as epochs complete: ``for change in flow.subscribe("spend")`` gives one item
-        (``change.epoch``, ``change.rows``, ``change.table``) for each epoch that changed it, after epoch ``since`` (by
-        default the last; -1: from the first on, where what was compacted is one change). It goes on until the flow is
-        closed, or nothing has come for ``timeout`` seconds. ``subscription.epoch`` says how far it is: ``since=`` that
-        goes on there, also after a restart. Where `EpochUnavailable` says that changes were compacted, read the view
-        anew. `UnknownName`: the view was dropped. While the flow is `approximate` nothing is given.
+        """The changes of a view as epochs complete: ``for change in flow.subscribe("spend")`` yields one item
+        (``change.epoch``, ``change.rows``, ``change.table``) for each epoch that changed the view, after epoch
+        ``since`` (by default the last; -1: from the first on, with compacted epochs as one change). It ends when the
+        flow is closed, or when nothing has come for ``timeout`` seconds. ``subscription.epoch`` is its position: give
+        it as ``since=`` to go on there, also after a restart. Raises `EpochUnavailable` if changes were compacted (then
+        read the view again), `UnknownName` if the view was dropped. While the flow is `approximate` it yields nothing.
 
-        From any thread, and used by one at a time; epochs wait for none. Not from code that an epoch calls."""
+        From any thread, and used by one thread at a time; epochs do not wait for it. Not from code that an epoch
+        calls."""
         self._check_view(view)
         subject = f"view '{view}', subscribe"
         if since is not None:
@@ -1397,7 +1405,7 @@ class Flow:
                     return None
                 engine = self._looking(view)
                 if engine.approximate is not None or engine.last <= after:
-                    return None  # what is approximate is given when it is exact, as to sinks
+                    return None  # as for sinks, approximate epochs are given only when they are exact
                 return engine.views.changes_table(view, after), engine.last
 
         def wait(_: int, most: float) -> None:
@@ -1411,9 +1419,9 @@ class Flow:
         return Subscription(view, start, pull, lambda: self._closed, wait, release, timeout)
 
     def explain(self, view: str | None = None) -> str:
-        """The dataflow of a view (by default of all views), what its operators keep and did in the last epochs, and
-        what a crash can do to it and to each of its sinks: precise, gap, rollback-repeating, rollback-convergent or
-        rollback-divergent, and why (`Strategy`, `predict`).
+        """The dataflow of a view (by default of all views) as text: what its operators keep and did in the last epochs,
+        and what a crash can do to the view and to each of its sinks: precise, gap, rollback-repeating,
+        rollback-convergent or rollback-divergent, and why (`Strategy`, `predict`).
 
         From any thread, also in the middle of an epoch."""
         if view is not None:
@@ -1424,11 +1432,13 @@ class Flow:
         return "\n\n".join(as_text(whole, each) for each in ([view] if view is not None else self._catalog.views))
 
     def _now_open(self) -> Engine | None:
-        """The engine, for a call that waits for no epoch: one that is open is taken as it is."""
+        """The engine if it is open and up to date with the declarations, for calls that do not wait for epochs; else
+        None."""
         return self._engine if self._ready is not None else None
 
     def drawing(self) -> Drawing:
-        """The same of all views, as plain values. From any thread, also in the middle of an epoch."""
+        """The dataflow of all views, which `explain` shows, as plain values. From any thread, also in the middle of an
+        epoch."""
         if (engine := self._now_open()) is not None:
             return engine.drawing()
         from holdfast.inspect.unopened_flow import traces_directory
@@ -1441,8 +1451,8 @@ class Flow:
         return state.drawn(measured)
 
     def plan(self) -> FlowPlan:
-        """What running the flow as it is declared now would do to its log: which views it adds, rebuilds (and what is
-        read again for that) and drops. Nothing is opened, claimed or written; another driver may be running it.
+        """What running the flow as it is declared now would do to its log: which views it would add, rebuild (and what
+        it would read again for that) and drop. Nothing is opened, claimed or written; another driver may be running it.
 
         From any thread, also in the middle of an epoch."""
         from holdfast.inspect.flow_plan import foresee
@@ -1456,7 +1466,7 @@ class Flow:
             return self._prepared()
 
     def _log(self) -> UnopenedLog:
-        """What is there of the log, looked at from outside."""
+        """The log of the flow, looked at from outside."""
         from holdfast.inspect.unopened_flow import look_at
         from holdfast.log.location import open_location
 
@@ -1464,10 +1474,11 @@ class Flow:
         return look_at(self.name, locations, self._local or working_directory(locations, make=False))
 
     def status(self) -> Status:
-        """How the flow stands: epochs, latency, what waits, what state is kept, and how safe it is. Of a flow that is
-        not open here (`open`, or the first epoch or read, does that) it says how the log stands, without opening it.
+        """The status of the flow: epochs, latency, waiting input, kept state, and how safe it is. For a flow that is
+        not open in this process (`open`, the first epoch and the first read open it), the status of its log, which is
+        not opened.
 
-        From any thread, also in the middle of an epoch, and while one waits for storage."""
+        From any thread, also in the middle of an epoch, and while an epoch waits for storage."""
         if (engine := self._now_open()) is not None:
             return engine.status()
         from holdfast.inspect.unopened_flow import status_unopened
@@ -1487,8 +1498,8 @@ class Flow:
         )
 
     def wait_safe(self, epoch: int | None = None, timeout: float | None = None) -> int:
-        """Wait until ``epoch`` (by default the last) is safe: ``min_replicas`` locations have all of it. The safe
-        point; `StoreError` with the reason if it is not reached within ``timeout`` seconds.
+        """Wait until ``epoch`` (by default the last) is safe: ``min_replicas`` locations have all of it. Returns the
+        last safe epoch. Raises `StoreError` with the reason if that takes more than ``timeout`` seconds.
 
         From any thread; epochs go on meanwhile."""
         if epoch is not None:
@@ -1508,36 +1519,39 @@ class Flow:
             if engine.is_hindered and self._turns.is_free:
                 with self._turns.taken("wait_safe()"), self._telling(engine):
                     engine.unhinder()
-            # Else another thread has declared something: the flow is opened again, and goes on making it safe.
+            # Otherwise another thread declared something: the flow is opened again, and goes on copying.
 
     def snapshot(self, name: str) -> Snapshot:
-        """Give the last complete epoch a name: a consistent cut of all views, state and lineage, as of which the flow
-        can be read, and copied elsewhere (`hf.copy_snapshot`), until `remove_snapshot`. It costs a small file in each
-        log location, and the space of what compaction must leave alone. `StoreError` if too few locations took it.
+        """Give the last complete epoch a name. It is a consistent cut of all views, state and lineage; the flow can be
+        read as of it, and copied to another place (`hf.copy_snapshot`), until `remove_snapshot`. It costs a small file
+        in each log location, and the space of layers that compaction must keep. Raises `StoreError` if too few
+        locations could write it.
 
-        From any thread; epochs go on meanwhile, and it waits for none."""
+        From any thread; epochs go on meanwhile, and it does not wait for them."""
         arguments.text(f"flow '{self.name}'", "the snapshot", name, "its name")
         return self._opened("snapshot()").snapshots.take(name)
 
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """The snapshots that there are, by epoch. From any thread, also in the middle of an epoch."""
+        """All snapshots, in order of their epochs. From any thread, also in the middle of an epoch."""
         return self._opened("snapshots()").snapshots.listed()
 
     def remove_snapshot(self, name: str) -> None:
-        """Let the epoch of a snapshot be forgotten like any other. From any thread, also in the middle of an epoch."""
+        """Remove a snapshot: its epoch may be compacted like any other. From any thread, also in the middle of an
+        epoch."""
         arguments.text(f"flow '{self.name}'", "the snapshot", name, "its name")
         self._opened("remove_snapshot()").snapshots.remove(name)
 
     def branch(self, name: str, at: int | datetime | None = None) -> Branch:
-        """A flow of its own that begins as this one was at epoch ``at``, at that time, or now (None), with the sources,
-        functions and views that are declared here now, and no sinks. It shares the layers of this one: nothing is
-        copied. Views may be changed on it; `Branch.replay` feeds it what this flow took since. It is kept, under its
-        name, until `remove_branch`, and with it the input since its root. Asking for one that there is gives that one.
+        """Make a branch: a separate flow that begins with the state of this flow as of ``at`` (an epoch, a time, or
+        None for now), with the sources, functions and views that are declared here now, and without sinks. It shares
+        the layers of this flow: nothing is copied. You may change views on the branch; `Branch.replay` runs the epochs
+        on it that this flow has run since. The branch, and the input since its root, are kept until `remove_branch`. If
+        there is a branch of that name, it is returned.
 
-        `EpochUnavailable` says from which epoch on there can be one, if the views as of ``at`` are gone. A flow that
+        Raises `EpochUnavailable`, which names the first possible epoch, if the views as of ``at`` are gone. A flow that
         goes on without lost members is repaired first.
 
-        From any thread; waits for the epoch at hand, and until ``at`` is safe. Not from code that an epoch calls."""
+        From any thread; waits for the running epoch, and until ``at`` is safe. Not from code that an epoch calls."""
         arguments.text(f"flow '{self.name}'", "the branch", name, "its name")
         if isinstance(at, str | bytes):
             arguments.refuse(f"branch '{name}'", "at", "an epoch, a datetime, or None for now", at)
@@ -1553,14 +1567,14 @@ class Flow:
             return found
 
     def branches(self) -> tuple[BranchInfo, ...]:
-        """The branches that there are, by root, with the space that each holds; also the one with which the flow goes
-        on without lost members (``on_loss="continue"``). From any thread, also in the middle of an epoch."""
+        """All branches, in order of their roots, with the space that each takes; among them the one that the flow uses
+        while members are lost (``on_loss="continue"``). From any thread, also in the middle of an epoch."""
         return self._opened("branches()").branches.listed()
 
     def remove_branch(self, name: str) -> None:
-        """Remove a branch with all that it alone has, and with the branches of it; their handles are closed. Layers and
-        input that only it needed may go from then on. `LogBusy` while another process runs one of them.
-        From any thread; waits for the epoch at hand. Not from code that an epoch calls."""
+        """Remove a branch, all files that only it has, and the branches of it; their handles are closed. Layers and
+        input that were kept only for it may be removed from then on. Raises `LogBusy` while another process runs one of
+        them. From any thread; waits for the running epoch. Not from code that an epoch calls."""
         arguments.text(f"flow '{self.name}'", "the branch", name, "its name")
         with self._turns.taken("remove_branch()"):
             engine = self._started()
@@ -1573,7 +1587,7 @@ class Flow:
                 each._closed_for = "the branch was removed"
 
     def rewinds(self) -> tuple[RewindInfo, ...]:
-        """The rewinds that the flow has made, as far back as it retains, oldest first. From any thread."""
+        """The rewinds of the flow, as far back as it retains epochs, oldest first. From any thread."""
         history = self._opened("rewinds()").history
         return tuple(RewindInfo.of(record) for record in history if record.rewind is not None)
 
@@ -1586,16 +1600,17 @@ class Flow:
 
     @property
     def approximate(self) -> Approximation | None:
-        """What epochs and views are made of since state was lost (``on_loss="continue"``): which partitions are left,
-        and of how many; None if all is exact. From any thread."""
+        """What is approximate since state was lost (``on_loss="continue"``): which partitions are left, of how many;
+        None if everything is exact. From any thread."""
         return None if (engine := self._engine) is None else engine.approximate
 
     def repair(self) -> Recovery | None:
-        """Make exact what is `approximate`: bring back the state that was lost, computing again what no copy has, and
-        run the epochs since then once more; sinks get them now. What it did; None if there was nothing to do. If it
-        fails, what is done counts, and the next call goes on with the rest. `close`, and a declaration, do so too.
+        """Make the flow exact again after it was `approximate`: bring back lost state from copies, compute again what
+        no copy has, and run the epochs since the loss again; only then sinks get them. Returns what was done; None if
+        there was nothing to do. If it fails, finished work is kept, and the next call does the rest. `close` and
+        declarations also repair.
 
-        From any thread; waits for the epoch at hand, and epochs wait for it. Not from code that an epoch calls."""
+        From any thread; waits for the running epoch, and epochs wait for it. Not from code that an epoch calls."""
         with self._turns.taken("repair()"):
             engine = self._started()
             with self._members.watched(lambda: engine.safe), self._telling(engine):
@@ -1604,22 +1619,23 @@ class Flow:
 
     @property
     def last_recovery(self) -> Recovery | None:
-        """What had to be done when the flow was opened, or when it last repaired damage; None before it was opened.
+        """The work that was done when the flow was opened, or when it last repaired damage; None before it was opened.
         From any thread."""
         return self._recovery if (engine := self._engine) is None else engine.recovery.result()
 
     def close(self) -> None:
-        """Stop, repair what is approximate, make safe what is not, release the log, keep everything. A Spark session
-        that the flow started stays for others.
+        """Stop running, repair approximate epochs, make all epochs safe, and release the log. Nothing is removed. A
+        Spark session that the flow started is not stopped.
 
-        From any thread: `run` ends after the epoch at hand. Not from code that an epoch calls. Twice does no harm."""
+        From any thread: `run` ends after the running epoch. Not from code that an epoch calls. A second call does no
+        harm."""
         if not self._turns.inside:
-            self.stop()  # whoever waits for storage lets others have their turn; whoever runs epochs ends
+            self.stop()  # a call that waits for storage gives up its turn, and runs end
         try:
             with self._turns.taken("close()"):
                 self._ready = None
                 if self._engine is not None:
-                    self._engine.stopping = False  # what is approximate is repaired now, however long that takes
+                    self._engine.stopping = False  # approximate epochs are repaired now, however long that takes
                 try:
                     self._end()
                 finally:
@@ -1634,7 +1650,7 @@ class Flow:
                         if isinstance(source, PushedRows):
                             source.close(f"flow '{self.name}' is closed")
         finally:
-            # Not in our turn: a membership handler that is waited for here may be waiting for its own.
+            # After our turn: a membership handler that is waited for here may be waiting for its own turn.
             if not self._turns.inside:
                 self._members.close()
                 if self._leaving is not None:
@@ -1649,7 +1665,7 @@ class Flow:
         self.close()
 
     def _repr_html_(self) -> str:
-        """In notebooks: the flow, and a picture of its dataflow."""
+        """HTML for notebooks: the flow, and a picture of its dataflow."""
         from html import escape
 
         from holdfast.plan.picture import as_svg
@@ -1680,7 +1696,7 @@ def _check_keyed(subject: str, expires: str | None) -> None:
 
 
 def _same_views(one: Catalog, other: Catalog) -> bool:
-    """Whether all views mean the same, under the same names and with the same names of columns."""
+    """Whether all views of two catalogs have the same names, columns and meaning."""
     if one.views.keys() != other.views.keys():
         return False
     pairs = [(node, other.views[name]) for name, node in one.views.items()]

@@ -1,8 +1,8 @@
 """The header of an Avro file: its schema, read on the driver before Spark reads the rows.
 
 The header is a magic number, a map of texts to bytes (``avro.schema`` among them), and sixteen bytes that end each
-block. It says which columns a file has, so that a column that was renamed is an error and not silently NULL: Spark
-takes a column that an Avro file lacks as NULL.
+block. It says which columns a file has. So a column that the writer renamed raises an error; Spark would silently read
+a column that an Avro file lacks as NULL.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from holdfast.errors import BadFile
 _MAGIC = b"Obj\x01"
 _SYNC = 16
 _LONGEST = 64 << 20
-"""No header is longer: a larger length is damage, and is not read into memory."""
+"""Bytes: a bound on the lengths in a header. A larger length is damage, and is not read into memory."""
 
 
 @dataclass(frozen=True)
 class AvroHeader:
-    """What the driver keeps of a header."""
+    """The facts that the driver keeps of a header."""
 
     columns: tuple[str, ...]
-    """The names of the fields of the record that each row is."""
+    """The names of the fields of the rows, which are records."""
 
     length: int
-    """The bytes of the header. A file that is no longer than that has no rows."""
+    """The bytes of the header. A file of this length has no rows."""
 
 
 def read_header(file: BinaryIO, path: str) -> AvroHeader:
-    """The header of the file at ``path``, open at its start. Raises `BadFile` when it has none."""
+    """Read the header of the file at ``path``; ``file`` is open at its start. Raises `BadFile` if it has none."""
     try:
         if _exactly(file, len(_MAGIC)) != _MAGIC:
             raise ValueError("it does not begin as an Avro file does")
@@ -51,7 +51,7 @@ def read_header(file: BinaryIO, path: str) -> AvroHeader:
 def _metadata(file: BinaryIO) -> dict[str, Any]:
     found: dict[str, Any] = {}
     while count := _long(file):
-        if count < 0:  # then the size of the block follows, for those who pass it over
+        if count < 0:  # then the size of the block follows, for readers that skip the block
             count = -count
             _long(file)
         for _ in range(count):

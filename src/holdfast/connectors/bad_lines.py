@@ -1,8 +1,8 @@
-"""Lines of JSON and CSV files that do not read, or do not fit: which is the first one, and what is wrong with each.
+"""Lines of JSON and CSV files that do not read or do not fit: which line is the first, and what is wrong with each.
 
-Spark's lenient mode gives the text of such a line (``_bad``), with NULL in the columns that it could not make. So a
-source with ``on_bad_rows="quarantine"`` gives all lines, and what it was declared as is split in plans: the rows are
-the collection, and the others, with file and reason, are a collection beside it.
+Spark's lenient mode gives the text of such a line (``_bad``), with NULL in the columns that it could not parse. So a
+source with ``on_bad_rows="quarantine"`` yields all lines, and the plan splits them into two collections: good lines are
+rows of the declared collection; bad lines, with file and reason, are the quarantine.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _LINES = 5_000_000
 
 @dataclass(frozen=True)
 class Quarantined:
-    """The columns of a collection, from whose source lines come that are no rows of it."""
+    """The columns of a collection whose source also yields bad lines."""
 
     fields: tuple[Field, ...]
 
     def rows(self, source: nodes.Source) -> Node:
-        """The lines that are rows."""
+        """The plan node of the good lines: the rows of the collection."""
         return nodes.projection(source, [field.name for field in self.fields], is_null(source.column(BAD.name)))
 
     def quarantine(self, source: nodes.Source) -> Node:
-        """The others: ``reason``, ``record``, ``file``."""
+        """The plan node of the bad lines: ``reason``, ``record``, ``file``."""
         outputs = tuple(
             nodes.Named(name, source.column(field.name))
             for name, field in (("reason", REASON), ("record", BAD), ("file", FILE))
@@ -50,7 +50,8 @@ class Quarantined:
 
 
 def reason_column(format: str, fields: Sequence[Field]) -> str:
-    """What is wrong with a line, for Spark: which columns do not fit, or that it does not read at all."""
+    """A Spark expression that says what is wrong with a line: which columns do not fit, or that it does not read at
+    all."""
     if format == "json":
         here = [
             f"IF({quoted(field.name)} IS NULL AND get_json_object(_bad, '$.{_escaped(field.name)}') IS NOT NULL, "
@@ -74,7 +75,7 @@ def _escaped(text: str) -> str:
 
 
 def find_line(path: str, record: str) -> int | None:
-    """The number of the line, from 1 on, that has this text."""
+    """The number, from 1 on, of the first line with this text; None if none of the lines that are read has it."""
     wanted = record.strip().encode()
     with LOCAL.unpacked(path) as stream:
         for number, line in enumerate(itertools.islice(_lines(stream), _LINES), 1):
@@ -93,5 +94,5 @@ def _lines(stream: Any) -> Any:
 
 
 def shown(record: str) -> str:
-    """The front of a line, for people."""
+    """The beginning of a line, for messages."""
     return record if len(record) <= _SHOWN else record[: _SHOWN - 1] + "…"

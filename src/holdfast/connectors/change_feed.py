@@ -1,16 +1,17 @@
 """Files that say what changed: rows with a column for the operation, or envelopes of Debezium.
 
-A feed is read as files are (`connectors.files`), with the columns that the files have, and then turned into changes:
+A feed is read like other files (`connectors.files`), with the columns that are in the files, and then turned into
+changes:
 
-    op column    insert, update, delete, …: the row is added, or taken back
-    debezium     {"before": row, "after": row, "op": "c" | "u" | "d" | "r"}: before is taken back, after is added
+    op column    insert, update, delete, …: the row is added or removed
+    debezium     {"before": row, "after": row, "op": "c" | "u" | "d" | "r"}: before is removed, after is added
 
-Rows stay in the order of the files and lines. With a key an update is its new row (and, if it has another key, the
-deletion of the old one). Without one, rows are taken back in full: an update needs its before-image, which only
+Rows stay in the order of the files and lines. With a key, an update is its new row (and a deletion of the old row, if
+that has another key). Without a key, rows are removed in full: then an update needs its before-image, which only
 Debezium's envelopes (and Flink's ``-U`` beside ``+U``) have.
 
-An operation that is not known, and an update or deletion without the row that it needs, is a bad file, with the line's
-operation in the error.
+A file with an unknown operation, or with an update or deletion that lacks the row it needs, is a bad file; the error
+names the operation.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ADDS = ("i", "c", "r", "insert", "create", "read", "upsert", "+i", "+u")
 UPDATES = ("u", "update", "modify")
 DELETES = ("d", "delete", "remove", "-d", "-u")
 PASSED = ("m",)
-"""Debezium's messages, which are about no row."""
+"""Operations that are passed over: Debezium's messages, which are not about a row."""
 
 _MESSAGE = ("before", "after", "op")
 _DIFF = "_diff"
@@ -47,22 +48,22 @@ _PLACES = ("_offer", "_block", "_row")
 
 @dataclass(frozen=True)
 class FeedForm:
-    """How the lines of a feed are read. ``op`` is the column of the operation; ``fields`` are the columns of a row.
-    ``before`` is whether lines are envelopes; ``taken`` are columns of the rows that come from the envelope."""
+    """The form of a feed's lines. ``fields`` are the columns of a row, ``op`` is the column of the operation.
+    ``before`` says whether lines are envelopes; ``taken`` maps columns of rows to their paths in the envelope."""
 
     fields: tuple[Field, ...]
     op: str
     before: bool = False
     taken: Mapping[str, tuple[str, ...]] | None = None
     key: tuple[str, ...] | None = None
-    """The columns of the key, if rows have one."""
+    """The columns of the key; None for a feed without a key."""
 
     wrapped: bool = False
-    """Whether an envelope may be inside another, as its ``payload``, beside its schema."""
+    """Whether a line may hold its envelope in a column ``payload``, beside a schema."""
 
     @property
     def rows(self) -> tuple[Field, ...]:
-        """The columns of a row inside an envelope."""
+        """The columns that are in the rows inside an envelope, and not in the envelope itself."""
         return tuple(field for field in self.fields if field.name not in (self.taken or {}))
 
     @property
@@ -82,7 +83,7 @@ def _ddl(fields: Sequence[Field]) -> str:
 
 
 def _outer(fields: Sequence[Field], taken: Mapping[str, tuple[str, ...]]) -> list[tuple[str, str]]:
-    """The columns of an envelope from which columns of the rows are taken, at most one level deep, with their types."""
+    """Name and type of the envelope's columns that hold columns of the rows; a path is at most one level deep."""
     kinds = {field.name: field.type for field in fields}
     plain = [(path[0], kinds[name]) for name, path in taken.items() if len(path) == 1]
     inside: dict[str, list[str]] = {}
@@ -100,7 +101,8 @@ def feed_form(
     envelope_columns: Mapping[str, str] | None,
     wrapped: bool = False,
 ) -> FeedForm:
-    """The form of a feed, from what was declared; ``wrapped``: for files in which envelopes may be in others."""
+    """The form of a feed, from its declaration. ``wrapped``: a line may hold its envelope in a column ``payload``.
+    Raises `DeclarationError` if the declaration is wrong."""
     if envelope is None:
         if envelope_columns is not None:
             raise DeclarationError(f"{subject}: envelope_columns are for envelopes; give envelope='debezium', too")
@@ -129,14 +131,14 @@ def feed_form(
 
 
 class ChangeFeed(Source):
-    """What a feed of changes makes of a collection."""
+    """A source that turns the lines of a feed into changes of a collection."""
 
     origin = "a feed of changes"
     retracts = True
     in_order = True
 
     def __init__(self, inner: Source, form: FeedForm, subject: str) -> None:
-        """``inner`` reads the files, with the columns that ``form.physical`` says."""
+        """``inner`` reads the files, with the columns of ``form.physical``."""
         self._inner = inner
         self._form = form
         self._subject = subject
@@ -190,7 +192,7 @@ class ChangeFeed(Source):
         return self._inner.waiting()
 
     def _changes(self, frame: Any) -> Any:
-        """Lines that Spark read, as changes: by the same code as those that tasks read, on Arrow batches."""
+        """Turn lines that Spark read into changes, on Arrow batches, with the same code as lines that tasks read."""
         if frame is None:
             return None
         form, physical = self._form, self._inner.fields
@@ -205,7 +207,7 @@ class ChangeFeed(Source):
                     try:
                         yield from changes_of(form, some, where).to_batches()
                     except BadFile as error:
-                        # `Files.reject` finds the file and the reason in the text of Spark's error.
+                        # `Files.reject` parses the file and the reason out of the text of Spark's error.
                         raise ValueError(f"[BAD_LINE] {error.fields['reason']}\nfile:{where}") from None
 
         schema = ", ".join([_ddl(self.fields), f"{_DIFF} bigint", *(f"{name} bigint" for name in _PLACES)])
@@ -233,15 +235,15 @@ class FeedPart:
 
 
 def changes_of(form: FeedForm, lines: pa.Table, path: str) -> pa.Table:
-    """The changes that lines of a feed say, in their order: the columns of a row, ``_diff``, and whatever else the
-    lines have. A line makes up to two."""
+    """The changes that lines of a feed stand for, in the order of the lines, at most two per line. Their columns are
+    those of a row, ``_diff``, and all other columns of the lines. Raises `BadFile` for a line that cannot be taken."""
     if form.wrapped:
         lines = _unwrapped(lines)
     said = pc.utf8_lower(pc.utf8_trim_whitespace(lines.column(form.op).cast(pa.string())))
     adds, updates, deletes, passed = (_among(said, some) for some in (ADDS, UPDATES, DELETES, PASSED))
     truncated = _among(said, ("t",)) if form.before else np.zeros(len(said), np.bool_)
     if form.before:
-        # What Kafka has behind a deletion: no message at all.
+        # A line without any message is a tombstone, which Kafka has behind a deletion.
         passed |= ~np.logical_or.reduce([np.asarray(pc.is_valid(lines.column(name))) for name in _MESSAGE])
     _check(path, said, truncated, "a whole table was emptied, which a feed of rows cannot say")
     _check(path, said, ~(adds | updates | deletes | passed), "expected insert, update, delete (or c, u, d, r)")
@@ -264,7 +266,7 @@ def changes_of(form: FeedForm, lines: pa.Table, path: str) -> pa.Table:
 
 
 def _unwrapped(lines: pa.Table) -> pa.Table:
-    """Envelopes that are in others, as they are by themselves."""
+    """The lines, with envelopes that are in a column ``payload`` taken out of it."""
     inner = lines.column("payload").combine_chunks()
     lines = lines.drop_columns(["payload"])
     wrapped = pc.is_valid(inner)
@@ -312,7 +314,7 @@ def _of_envelopes(
 
 
 def _differ(before: pa.StructArray, after: pa.StructArray, key: Sequence[str]) -> Bools:
-    """Where two rows have other keys."""
+    """Whether the keys of two rows differ, for each pair of rows."""
     found = np.zeros(len(before), np.bool_)
     for name in key:
         one, other = (pc.struct_field(each, [name]) for each in (before, after))
@@ -326,7 +328,7 @@ def _among(said: Any, words: Sequence[str]) -> Bools:
 
 
 def _check(path: str, said: Any, wrong: Bools, why: str) -> None:
-    """Raise for the first line for which ``wrong`` holds."""
+    """Raise `BadFile` for the first line for which ``wrong`` holds, if there is one."""
     places = np.flatnonzero(wrong)
     if len(places):
         operation = said[int(places[0])].as_py()

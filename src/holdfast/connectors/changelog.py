@@ -1,22 +1,24 @@
 """A directory of Parquet files as a sink: one file per epoch that changed the view, written whole or not at all.
 
 ``epoch-000000000042.parquet`` holds the view's columns, ``_epoch`` and ``_diff``; adding up ``_diff`` over all files
-gives the view. An epoch that changed nothing leaves no file. ``_progress/`` says which epochs were delivered
-(`changelog_progress.py`), apart from the data: a consumer may delete what it has read.
+gives the view. An epoch that changed nothing leaves no file. ``_progress/`` records which epochs were delivered
+(`changelog_progress.py`), apart from the data: a consumer may delete data files that it has read.
 
-A commit is three steps, and can be finished after a crash between any two of them:
+A commit has three steps, and can be finished after a crash between any two of them:
 
-1. the rows are written under a hidden name, with their lineage in the file's metadata (invariant 6, causal);
-2. the epoch's record is linked into ``_progress``: from here on the epoch is delivered, and no other driver's;
-3. the rows are renamed to their visible name. A hidden file that a record names was not published yet: opening does it.
+1. the rows are written to a file with a hidden name, with their lineage in the file's metadata (invariant 6, causal);
+2. the epoch's record is linked into ``_progress``: from now on the epoch is delivered, and no other driver can
+   deliver it;
+3. the file is renamed to its visible name. If a crash prevents that, the next opening renames the hidden file that a
+   record names.
 
-Files are not synced to disk, so a power cut may tear the last ones. A torn record is set aside, and so is a torn file
-at the end that no record speaks of; their epochs are delivered again. Any other torn file is restored from the view's
-log (`Sink.restore`), and the damaged one is kept in ``_damaged/``. What merely cannot be read is left alone, and the
-error is raised. Files that are not among the last are synced and verified beside epochs, each once
-(`changelog_verification.py`).
+Files are not synced to disk, so a power cut may tear the last ones. A torn record is set aside, and so is a torn data
+file at the end that no record names; their epochs are delivered again. Any other torn data file is restored from the
+view's log (`Sink.restore`), and the damaged file is kept in ``_damaged/``. A file that cannot be read because of an
+error of the file system is left alone, and the error is raised. All files but the newest are synced and verified in the
+background, each once (`changelog_verification.py`).
 
-The file is long because each step of a commit is next to the one that finishes it after a crash.
+The file is long because each step of a commit is next to the code that finishes it after a crash.
 """
 
 from __future__ import annotations
@@ -55,23 +57,24 @@ _LOG = logger("holdfast.sinks")
 _LINEAGE, _VIEW, _FIELDS = b"holdfast.lineage", b"holdfast.view", b"holdfast.fields"
 _RELEASED = b"holdfast.released"
 _OLD_HIDDEN = re.compile(r"\.epoch-\d{12}\.parquet\.\d{1,7}\.tmp")
-"""Versions of old put their process id there."""
+"""The hidden names of old versions of Holdfast, which end with the number of the process."""
 
 _HIDDEN = re.compile(r"\.epoch.*\.tmp")
 _ABANDONED = 3600.0
-"""Seconds: a hidden file of that age that no record names belongs to nobody who still runs."""
+"""Seconds: a hidden file of that age that no record names does not belong to a driver that still runs."""
 
 
 def changelog(path: str | os.PathLike[str], *, compact: int | None = None, ids: bool = False) -> Changelog:
     """Write a view's changes to the directory ``path``, as Parquet, exactly once: a file per epoch that has any.
 
-    A consumer may delete the files of epochs that it has read. Or the flow keeps them few: with ``compact=64``, files
-    of older epochs are put together 64 at a time, again and again, and the newest 64 epochs stay as they are. Rows keep
-    their ``_epoch`` and ``_diff``. A consumer must know about it then: a file ``epochs-<first>-<last>.parquet`` has the
-    rows of files that it may have read, and takes their place (docs/format.md says how to read such a directory).
+    A consumer may delete the files of epochs that it has read. Or the flow keeps the number of files small: with
+    ``compact=64``, files of older epochs are put together 64 at a time, again and again, and the newest 64 epochs stay
+    as they are. Rows keep their ``_epoch`` and ``_diff``. Then a consumer must expect files
+    ``epochs-<first>-<last>.parquet``, which replace files that it may have read already (docs/format.md says how to
+    read such a directory).
 
-    With ``ids`` each row has a stable id, ``_id``, and is one copy: ``_diff`` is 1 or -1. A directory has ids from its
-    first file on, or never."""
+    With ``ids`` each row has a stable id, ``_id``, and is one copy: ``_diff`` is 1 or -1. All files of a directory have
+    ids, or none has."""
     return Changelog(path, compact=compact, ids=ids)
 
 
@@ -98,7 +101,7 @@ class Changelog(Sink):
 
     @property
     def compact(self) -> int | None:
-        """So many files are put together at a time; None: none are."""
+        """The number of files that are put together at a time; None if files are not put together."""
         return self._factor
 
     def target(self) -> str:
@@ -135,9 +138,9 @@ class Changelog(Sink):
         return self._last
 
     def _check_owner(self) -> None:
-        """Raise `SinkError` unless what is there is of this view. Changes nothing."""
+        """Raise `SinkError` if the directory holds records or files of another view. Changes nothing."""
         for epoch in reversed(self._progress.epochs()):
-            with suppress(Torn):  # that is for later
+            with suppress(Torn):  # `load` sets torn records aside
                 if (record := self._progress.read(epoch)) is not None:
                     self._check_view(record.view, record.fields)
                     break
@@ -168,7 +171,8 @@ class Changelog(Sink):
             )
 
     def _without_leftovers(self) -> list[DataFile]:
-        """The data files, without those that are in a larger one already: putting them together was broken off."""
+        """The data files. Files whose epochs a larger file holds are removed: they were put together, and a crash came
+        before they were removed."""
         files = listed(self.path)
         gone = set()
         for each in leftover(files):
@@ -179,7 +183,8 @@ class Changelog(Sink):
         return [each for each in files if each not in gone]
 
     def _find_torn(self, files: Sequence[DataFile]) -> None:
-        """Find files that a power cut has torn: at the end they were not delivered, elsewhere they are lost."""
+        """Find files that a power cut has torn. Torn files at the end that no record names were not delivered and are
+        set aside; any other torn file is lost, and is restored."""
         self._lost = []
         self._verification.load()
         checked = self._verification.to_read(files)
@@ -199,7 +204,8 @@ class Changelog(Sink):
                 self._lost.append(LostEpochs(each.first, each.last, self._start, str(path)))
 
     def _remove_hidden(self, named: set[str]) -> None:
-        """Remove what commits left that died before they were one. A young file may be another driver's at work."""
+        """Remove hidden files of commits that a crash broke off. A young hidden file is kept: another driver may still
+        be writing it."""
         for name in os.listdir(self.path):
             path = self.path / name
             if name in named or not _HIDDEN.fullmatch(name):
@@ -236,15 +242,15 @@ class Changelog(Sink):
         self._publish(record)
         self._last, self._start = max(self._last, record.epoch), record.start
         with suppress(OSError, Torn):
-            # The epoch is delivered. What is not tidied now is tidied with the next one.
+            # The epoch is delivered. Records that are not removed now are removed with the next commit.
             self._progress.trim(self._released)
         if self._factor is not None and (epoch + 1) % self._factor == 0 and not self.lost():
             self._compact(self._factor)
 
     def _compact(self, factor: int) -> None:
-        """Put older files together. The epoch is delivered whatever comes of it."""
+        """Put older files together. A failure is only logged: the epoch is delivered already."""
         try:
-            # Lineage that is durable nowhere else stays where it is; so do the newest epochs.
+            # Files with lineage that is durable nowhere else stay as they are; so do the newest epochs.
             put_together(self.path, factor, min(self._released, self._last - factor), self._write_together)
         except (OSError, pa.ArrowException) as error:
             _LOG.warning(
@@ -258,7 +264,8 @@ class Changelog(Sink):
         return self._write(file, rows, _lineage_in(newest))
 
     def _is_there(self, file: DataFile, lineage: bytes) -> bool:
-        """Whether the file is there, of this very epoch: then its record was lost, in a power cut or by hand."""
+        """Whether the file of this epoch is there already, because its record was lost in a power cut or was deleted.
+        Raises if the file is of another view or another driver."""
         path = self.path / file.name
         try:
             said = metadata_of(path)
@@ -271,7 +278,7 @@ class Changelog(Sink):
         return True
 
     def _surely_not(self, record: DeliveryRecord) -> bool:
-        """Whether a record was not written, now that writing it has failed."""
+        """Whether a record is certainly not there after writing it has raised."""
         try:
             there = self._progress.read(record.epoch)
         except (OSError, Torn):
@@ -280,17 +287,17 @@ class Changelog(Sink):
 
     def _publish(self, record: DeliveryRecord) -> None:
         if record.file:
-            with suppress(FileNotFoundError):  # it was published, and its consumer may have removed it since
+            with suppress(FileNotFoundError):  # already published, and maybe removed by its consumer since
                 os.rename(self.path / record.file, self.path / DataFile(record.epoch, record.epoch).name)
 
     def _write(self, file: DataFile, change: pa.Table, lineage: bytes) -> Path:
-        """Write a data file under a hidden name. It gets its own when the record that names it is there: a crash
-        between the two must not lose it."""
+        """Write a data file under a hidden name. It is renamed to its visible name when the record that names it is
+        there: a crash between the two steps must not lose it."""
         columns = [change.column(place).cast(field.type) for place, field in enumerate(self._schema)]
         table = pa.table(
             [*columns, change.column("_epoch"), change.column("_diff")], names=[*self._schema.names, "_epoch", "_diff"]
         )
-        # Parquet's metadata are texts: readers in other languages would garble raw bytes.
+        # Metadata of Parquet are texts: readers in other languages would garble raw bytes.
         said = {
             _VIEW: self._view.encode(),
             _FIELDS: self._fields.encode(),
@@ -302,12 +309,14 @@ class Changelog(Sink):
         return hidden
 
     def _check_same(self, epoch: int, lineage: bytes, view: str, there: bytes) -> None:
-        """This epoch is there: of another attempt at the same commit, of another view, or of another driver."""
+        """Check that the delivery of this epoch that is there already comes from another attempt at the same commit.
+        Raises `SinkError` if it is of another view, `Fenced` if it is of another driver."""
         if view != self._view:
             raise self._error(
                 f"{self.path} holds the changelog of view '{view}'; give each view its own", epoch=epoch, found=view
             )
-        # How much of the lineage an attempt carries depends on how much was durable then; its last record does not.
+        # Attempts differ in how much lineage they carry, which depends on what was durable then; the last record of the
+        # lineage is the same for all attempts at a commit.
         mine = _lines(lineage)[-1:]
         if there != lineage and not (mine and mine[0] in _lines(there)):
             raise Fenced(
@@ -335,7 +344,7 @@ class Changelog(Sink):
         return b"".join(line + b"\n" for line in lines)
 
     def _in_footers(self, after: int) -> list[bytes]:
-        """The lineage in files of later epochs than any record speaks of, as far as it was not durable elsewhere."""
+        """The lineage in the files of epochs after ``after``, as far as it was not durable elsewhere, oldest first."""
         found: list[bytes] = []
         released = -1
         for file in reversed(listed(self.path)):
@@ -348,7 +357,7 @@ class Changelog(Sink):
             if said is None:
                 continue
             if not found:
-                # Files without this word carry, each of them, all that was not durable.
+                # A file without this entry carries all lineage that was not durable then, so the newest is enough.
                 released = int(said.get(_RELEASED, str(file.last - 1).encode()))
             found.append(_lineage_in(said))
         return found[::-1]
@@ -359,7 +368,7 @@ class Changelog(Sink):
     # -- what was lost ------------------------------------------------------------------------------------------------
 
     def lost(self) -> Sequence[LostEpochs]:
-        # One that is gone now was removed: its consumer has read it, or nobody wants it.
+        # A damaged file that is gone now was removed by its consumer, and need not be restored.
         return tuple(lost for lost in self._lost if os.path.lexists(lost.what))
 
     def restore(self, lost: LostEpochs, change: pa.Table, lineage: bytes) -> None:
@@ -376,7 +385,7 @@ class Changelog(Sink):
 
     def maintain(self) -> None:
         if self.lost():
-            return  # that is restored first
+            return  # lost epochs are restored first
         with self._system("cannot verify what it has"):
             torn = self._verification.go_on(listed(self.path))
         if torn is not None:
@@ -386,7 +395,8 @@ class Changelog(Sink):
 
     @contextmanager
     def _system(self, what: str, **fields: object) -> Iterator[None]:
-        """Errors of the file system say nothing about what the files hold: they are raised, and nothing is touched."""
+        """Raise errors of the file system as `SinkError`. They say nothing about what the files hold, so no file is
+        changed because of them."""
         try:
             yield
         except Torn as error:
@@ -405,7 +415,7 @@ def committed(path: Path) -> list[int]:
 
 
 def delivered(path: Path) -> int:
-    """The last epoch that the changelog at ``path`` was given, with rows or without; -1 if none."""
+    """The last epoch that the changelog at ``path`` was given, with or without rows; -1 if there is none."""
     files = listed(path) if path.exists() else []
     return max([*ChangelogProgress(path).epochs(), *(file.last for file in files)], default=-1)
 

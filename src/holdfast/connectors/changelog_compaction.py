@@ -1,13 +1,14 @@
 """Putting the small files of a changelog together, so that there are few however many epochs there were.
 
-With a factor N, epochs [i·N^k, (i+1)·N^k) may be one file, for every i and k ≥ 1. Ranges of that kind are nested or
-disjoint. So two drivers that put files together at once cannot write rows twice: whatever they wrote, a file whose
-epochs another one holds is left over (`changelog_files.leftover`). After E epochs there are fewer than N files per
-level and log_N(E) levels, beside the newest ones; a row is written again at most once per level. A range that would
-become larger than `LARGEST` stays as it is.
+With a factor N, epochs [i·N^k, (i+1)·N^k) may be one file, for every i and k ≥ 1. Such ranges are nested or disjoint.
+So two drivers that put files together at once cannot deliver rows twice: a file whose epochs another file holds is a
+leftover, and is not read (`changelog_files.leftover`). After E epochs there are log_N(E) levels with fewer than N files
+each, and the newest files; a row is written again at most once per level. Files that together would be larger than
+`LARGEST` stay as they are.
 
-The order is what makes it safe: write under a hidden name, sync, read back, link, sync the directory, and only then
-remove the small files. A crash before the link leaves nothing; after it, opening removes what is left over.
+The order of the steps makes it safe: write under a hidden name, sync, read back, link, sync the directory, and only
+then remove the small files. A crash before the link leaves only a hidden file; after a later crash, the next opening
+removes the small files.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ LARGEST = 256 << 20
 """Bytes."""
 
 Write = Callable[[DataFile, pa.Table, dict[bytes, bytes]], Path]
-"""Writes a file with these rows under a hidden name; given the metadata of the newest one that is in it."""
+"""Writes a file with these rows under a hidden name, and returns its path. The third argument is the metadata of the
+newest file that goes into it."""
 
 
 def plan(files: Sequence[DataFile], factor: int, upto: int) -> list[tuple[DataFile, list[DataFile]]]:
-    """What to put together, of epochs up to ``upto``: the largest ranges that hold two files or more."""
+    """The files to put together, of epochs up to ``upto``: the new file and its parts, for the largest ranges that hold
+    at least two files."""
     gone = set(leftover(files))
     left = [each for each in files if each not in gone]
     found: list[tuple[DataFile, list[DataFile]]] = []
@@ -53,13 +56,13 @@ def plan(files: Sequence[DataFile], factor: int, upto: int) -> list[tuple[DataFi
 
 
 def put_together(path: Path, factor: int, upto: int, write: Write) -> int:
-    """Put files of a changelog together; how many that were. OSError as the system says it."""
+    """Put files of a changelog together, and return how many small files went into large ones. Lets OSError through."""
     count = 0
     for target, some in plan(listed(path), factor, upto):
         if sum((path / each.name).stat().st_size for each in some) > LARGEST:
             continue
         if any(is_torn(path / each.name, whole=True) for each in some):
-            continue  # it is restored first
+            continue  # the torn file is restored first
         _replace(path, target, some, write)
         count += len(some)
     return count
@@ -69,7 +72,7 @@ def _replace(path: Path, target: DataFile, some: Sequence[DataFile], write: Writ
     tables = [pq.ParquetFile(pa.py_buffer((path / each.name).read_bytes())).read() for each in some]
     rows = pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
     hidden = write(target, rows, metadata_of(path / some[-1].name) or {})
-    # Not `create_file`: it is read back before it gets its name.
+    # Not `create_file`: the file is read back before it gets its name.
     try:
         sync_file(hidden)
         if is_torn(hidden, whole=True) or pq.read_metadata(hidden).num_rows != rows.num_rows:

@@ -1,13 +1,14 @@
 """The data files of a changelog: their names, and whether one is whole.
 
-``epoch-000000000042.parquet`` holds the rows of one epoch, ``epochs-000000000000-000000000063.parquet`` those of a
-range of epochs that were put together. Ranges are aligned, so of two files either one holds the other's epochs or they
-have none in common; a file whose epochs another one holds is left over, and is not read (`data_files`).
+``epoch-000000000042.parquet`` holds the rows of one epoch; ``epochs-000000000000-000000000063.parquet`` holds the rows
+of a range of epochs that were put together. Ranges are aligned, so two files have no epoch in common, or one of them
+holds all epochs of the other. The smaller file is then a leftover, and is not read (`data_files`).
 
 A file is **torn** if its length or its content proves it: it is shorter than any Parquet file, its footer does not
-parse, a page does not have its checksum. An error of the file system (EACCES, EMFILE, EIO) proves nothing: it is
-raised. A power cut tears only what had not reached the disk. What was written in the last `RECENT` seconds before the
-last write is read whole at every opening, what is older until it was verified (`changelog_verification.py`).
+parse, or the checksum of a page does not match. An error of the file system (EACCES, EMFILE, EIO) proves nothing: it is
+raised. A power cut tears only files that had not reached the disk. So files that were written in the `RECENT` seconds
+before the last write are read whole at every opening; older files are, until they are verified
+(`changelog_verification.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pyarrow.parquet as pq
 RECENT = 300.0
 _NAME = re.compile(r"epoch-(\d{12})\.parquet|epochs-(\d{12})-(\d{12})\.parquet")
 _LEAST = 12
-"""No Parquet file is shorter: two magic words and the length of the footer."""
+"""Bytes: the length of the shortest Parquet file, which is two magic words and the length of the footer."""
 
 
 @dataclass(frozen=True, order=True)
@@ -51,17 +52,17 @@ def listed(path: Path) -> list[DataFile]:
 
 
 def leftover(files: Iterable[DataFile]) -> list[DataFile]:
-    """Those whose epochs another one holds."""
+    """The files whose epochs another one of ``files`` holds."""
     files = list(files)
     ranges = [each for each in files if each.first < each.last]
     return [each for each in files if any(other.holds(each) for other in ranges)]
 
 
 def data_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The files whose rows, all together, are a changelog: what a consumer reads.
+    """The files whose rows, all together, are a changelog: a consumer reads these.
 
-    While files are put together a listing may show some of both, or miss some of either; one that does not change is
-    to be believed."""
+    While files are put together, a listing may miss some files or show both the small and the large ones. So the
+    directory is listed until two listings in a row are equal."""
     directory = Path(path)
     seen: list[DataFile] | None = None
     while True:
@@ -73,13 +74,13 @@ def data_files(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def is_torn(path: Path, whole: bool) -> bool:
-    """Whether a file is provably damaged; ``whole``: read all of it, not its length alone. OSError if it cannot be
-    read."""
+    """Whether a file is provably damaged. With ``whole`` all of the file is read; without it only the length is looked
+    at. Raises OSError if the file cannot be read."""
     if path.stat().st_size < _LEAST:
         return True
     if not whole:
         return False
-    # From memory: whatever the parser says then is about the content, whatever the system says is not.
+    # The file is parsed from memory: so an error of the parser is about the content, never one of the file system.
     data = pa.py_buffer(path.read_bytes())
     try:
         with pq.ParquetFile(data, page_checksum_verification=True) as file:
@@ -89,7 +90,7 @@ def is_torn(path: Path, whole: bool) -> bool:
 
 
 def metadata_of(path: Path) -> dict[bytes, bytes] | None:
-    """The key-value metadata of a file; None if its footer proves it torn. OSError if it cannot be read."""
+    """The key-value metadata of a file; None if its footer proves it torn. Raises OSError if it cannot be read."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < _LEAST:
@@ -107,7 +108,7 @@ def metadata_of(path: Path) -> dict[bytes, bytes] | None:
 
 
 def recent(path: Path, files: Iterable[DataFile]) -> set[DataFile]:
-    """Those that were written shortly before the last one was, or since."""
+    """The files that were written at most `RECENT` seconds before the newest of them."""
     times = {}
     for each in files:
         try:

@@ -1,15 +1,15 @@
-"""What a changelog has been given: a directory of small records, apart from the files that consumers read and delete.
+"""The delivered epochs of a changelog: a directory of small records, apart from the data files, which consumers delete.
 
-``_progress/000000000042.json`` says that epoch 42 was delivered: of which view, with how many rows, under which hidden
-name they were written, and which lineage came with it. A record appears by a link, which fails if there is one of that
-epoch already; so of two drivers at once one gets the epoch, whether it has rows or not.
+``_progress/000000000042.json`` says that epoch 42 was delivered: the view, the number of rows, the hidden name of the
+file with the rows, and the lineage that came with the epoch. A record is created by a link, which fails if that epoch
+has a record already; so if two drivers commit an epoch at once only one succeeds, whether the epoch has rows or not.
 
-Invariant: the newest record is never removed. Older ones are removed as soon as their lineage is durable elsewhere.
-While it is not (the log's storage is away), `CHUNK` of them at a time become one file ``<first>-<last>.json``, once: so
-``n`` epochs cost O(n) bytes and n / `CHUNK` files.
+Invariant: the newest record is never removed. Older records are removed as soon as their lineage is durable elsewhere.
+As long as it is not (the log's storage cannot be reached), `CHUNK` records at a time become one file
+``<first>-<last>.json``, once: so ``n`` epochs cost O(n) bytes and n / `CHUNK` files.
 
-A record has a checksum. One that does not have it was torn by a power cut, and is set aside. Any other error says
-nothing about the record, and is raised.
+A record holds its checksum. A record whose checksum does not match was torn by a power cut, and is set aside. Any other
+error says nothing about the record, and is raised.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _RECORD = re.compile(r"(?:(\d{12})-)?(\d{12})\.json")
 
 
 class Torn(Exception):
-    """A record that does not have its checksum."""
+    """A record whose checksum does not match, or that does not parse."""
 
 
 @dataclass(frozen=True)
 class DeliveryRecord:
-    """One delivered epoch; of a chunk, the last one of it, with the lineage of all."""
+    """One delivered epoch; for a chunk of records, its last epoch, with the lineage of all its epochs."""
 
     epoch: int
     view: str
@@ -47,13 +47,13 @@ class DeliveryRecord:
 
     rows: int
     file: str
-    """The hidden name under which the rows were written before they were published; empty if there are none."""
+    """The hidden name under which the rows were written before they were published; empty if there are no rows."""
 
     start: int
     """The first epoch that the changelog was ever given."""
 
     released: int
-    """Lineage up to this epoch was durable elsewhere."""
+    """The epoch up to which lineage was durable elsewhere."""
 
     lineage: bytes
 
@@ -63,7 +63,7 @@ class DeliveryRecord:
 
     @staticmethod
     def from_bytes(data: bytes) -> DeliveryRecord:
-        """`Torn` if the data are damaged."""
+        """Parse a record. Raises `Torn` if the data are damaged."""
         try:
             body = json.loads(data)
             if body.pop("sum") != _sum(body):
@@ -74,7 +74,7 @@ class DeliveryRecord:
 
 
 class ChangelogProgress:
-    """The records in the changelog's directory ``path``. Methods raise OSError as the system does."""
+    """The records in the changelog's directory ``path``. Methods let OSError through."""
 
     def __init__(self, path: Path) -> None:
         self._directory = path / NAME
@@ -85,7 +85,7 @@ class ChangelogProgress:
         remove_temporary(self._directory)
 
     def epochs(self) -> list[int]:
-        """The epochs of all records, in order; of a chunk its last."""
+        """The epochs of all records, in order; for a chunk of records, its last epoch."""
         return [last for _, last in self._spans()]
 
     def _spans(self) -> list[tuple[int, int]]:
@@ -97,7 +97,7 @@ class ChangelogProgress:
         return sorted((int(match[1] or match[2]), int(match[2])) for match in found)
 
     def read(self, epoch: int) -> DeliveryRecord | None:
-        """The record of an epoch; None if there is none. `Torn` if it is damaged."""
+        """The record of an epoch; None if there is none. Raises `Torn` if it is damaged."""
         return self._read(epoch, epoch)
 
     def _read(self, first: int, last: int) -> DeliveryRecord | None:
@@ -107,7 +107,7 @@ class ChangelogProgress:
             return None
 
     def load(self) -> list[DeliveryRecord]:
-        """All records, in order. Those that are torn are set aside."""
+        """All records, in order. Torn records are set aside."""
         found = []
         for first, last in self._spans():
             try:
@@ -120,7 +120,8 @@ class ChangelogProgress:
         return sorted(found, key=lambda record: record.epoch)
 
     def claim(self, record: DeliveryRecord) -> DeliveryRecord | None:
-        """Write a record. None if that was done; the newest record there is if it has this epoch, or a later one."""
+        """Write a record, and return None. If the epoch or a later one has a record already, return the newest record
+        instead, and leave none of this epoch."""
         final = self._path(record.epoch, record.epoch)
         if (newest := self._newest(record.epoch)) is not None:
             return newest
@@ -128,7 +129,7 @@ class ChangelogProgress:
             return self._newest(record.epoch)
         later = self._newest(record.epoch + 1)
         if later is not None:
-            # Another driver is past this epoch, and its record of it was removed: this one is too late.
+            # Another driver has delivered later epochs, and has removed its own record of this epoch.
             final.unlink(missing_ok=True)
         return later
 
@@ -137,7 +138,7 @@ class ChangelogProgress:
         return self._read(*later[-1]) if later else None
 
     def trim(self, released: int) -> None:
-        """Remove records that nobody needs, and have few files of those that are needed."""
+        """Remove records of epochs up to ``released``, except the newest one, and fold older records into chunks."""
         spans = self._spans()
         kept = []
         for span in spans[:-1]:
@@ -161,7 +162,7 @@ class ChangelogProgress:
 
 
 def set_aside(path: Path, directory: Path) -> None:
-    """Move a damaged file to where nobody reads it."""
+    """Move a damaged file to ``directory``, under a name that is not in use."""
     directory.mkdir(exist_ok=True)
     with suppress(FileNotFoundError):
         os.rename(path, directory / f"{path.name}.{uuid.uuid4().hex[:8]}")

@@ -1,13 +1,14 @@
-"""Which files of a changelog were found whole after they had reached the disk: those are not read again.
+"""Verification of a changelog's files: a file that was found whole after it had reached the disk is not read again.
 
-A power cut takes away what had not reached the disk. Files of the last seconds are read whole whenever a changelog is
-opened (`changelog_files.recent`). That an older one has reached the disk is likely, and not certain: a machine may
-write late. So each is synced once and then read whole, its pages compared with their checksums; what was synced no
-power cut takes away. ``_progress/verified.json`` says up to which epoch that was done.
+A power cut damages files that had not reached the disk. The newest files are read whole whenever a changelog is opened
+(`changelog_files.recent`). Older files have probably reached the disk, but not certainly: a machine may write late. So
+each file is synced once and then read whole, and its pages are compared with their checksums; a power cut cannot damage
+it after that. ``_progress/verified.json`` records up to which epoch files were verified.
 
-It is done beside epochs, in order of epochs, and at most `IN_A_PASS` bytes at a time. Of what is not verified when a
-changelog is opened, up to `AT_OPENING` bytes are read then, the newest first; the rest is verified beside the epochs
-that follow. So opening costs the same however long the changelog is, and each file is read a bounded number of times.
+Files are verified in the background, in order of epochs, at most `IN_A_PASS` bytes at a time. When a changelog is
+opened, up to `AT_OPENING` bytes of files that are not verified are read, the newest first; the others are verified in
+the background later. So opening costs the same however long the changelog is, and each file is read a bounded number of
+times.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ IN_A_PASS = 64 << 20
 """Bytes."""
 
 MANY = 1000
-"""So many files are read in a pass at most."""
+"""The greatest number of files that are read in a pass."""
 
 
 class Verification:
-    """How far the changelog in the directory ``path`` was verified. Methods raise OSError as the system does."""
+    """The verification of the changelog in the directory ``path``. Methods let OSError through."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,11 +41,11 @@ class Verification:
 
     @property
     def upto(self) -> int:
-        """Files of epochs up to this one were synced and then found whole."""
+        """The epoch up to which files were synced and then found whole; -1 if none were."""
         return self._upto
 
     def load(self) -> None:
-        """Find out how far it is. What does not read says nothing: then all is verified again."""
+        """Read up to which epoch files were verified. If the record is missing or damaged, all are verified again."""
         self._upto = -1
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
             found = json.loads(self._record.read_bytes())
@@ -66,14 +67,14 @@ class Verification:
         return found
 
     def go_on(self, files: Sequence[DataFile]) -> DataFile | None:
-        """Verify some more files; one that is torn, if it comes to one."""
+        """Verify some more files. Returns the first torn file that is found, or None."""
         upto, left = self._upto, IN_A_PASS
         torn = None
         unread = sorted((each for each in files if each.last > upto), key=lambda each: each.last)
         young = recent(self._path, unread)
         for each in unread[:MANY]:
             if each in young or left <= 0:
-                break  # in order, so that one number says how far it is
+                break  # in order, so that one number says which files are verified
             path = self._path / each.name
             try:
                 sync_file(path)
@@ -88,7 +89,7 @@ class Verification:
         return torn
 
     def forget(self, epoch: int) -> None:
-        """A file with this epoch was written again."""
+        """Verify files from ``epoch`` on again: the file of that epoch was written again."""
         self._write(min(self._upto, epoch - 1))
 
     def _write(self, upto: int) -> None:

@@ -1,8 +1,8 @@
-"""Columns that a file has and nobody declared, or that were declared and it does not have.
+"""What to do about a file with columns that were not declared, or without columns that were declared.
 
-What a Parquet file has is in its footer. Of a file of JSON lines the first lines are looked at: JSON leaves columns out
-that are NULL, so a column counts as missing if none of these lines has it. A column that was renamed would be NULL from
-then on; that must not go unnoticed.
+The footer of a Parquet file says which columns it has. For a file of JSON lines its first lines are read: JSON leaves
+out columns that are NULL, so a column counts as missing if none of these lines has it. Without the check, a column that
+the writer renamed would silently be NULL from then on.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _LINES = 200
 
 
 class ColumnPolicies:
-    """What is done about columns, and which were warned of."""
+    """What to do about missing and extra columns, and the columns for which a warning was logged."""
 
     def __init__(self, on_missing: OnMissingColumn, on_extra: OnExtraColumn, one_of: tuple[str, ...] = ()) -> None:
-        """``one_of``: columns of which a file must have one."""
+        """``one_of``: columns of which a file must have at least one."""
         self._one_of = one_of
         self.on_missing = on_missing
         self.on_extra = on_extra
@@ -36,11 +36,11 @@ class ColumnPolicies:
 
     @property
     def look(self) -> bool:
-        """Whether it matters which columns a file has."""
+        """Whether the columns of a file must be looked at."""
         return bool(self._one_of) or self.on_missing != "null" or self.on_extra != "ignore"
 
     def check(self, path: str, found: Collection[str], declared: Sequence[str]) -> None:
-        """Raise, or warn once, of a column of a file."""
+        """Raise `SchemaError` for missing or extra columns of a file, or log a warning once, as declared."""
         extra = [name for name in found if name not in declared]
         if self._one_of and not set(self._one_of) & set(found):
             needed = " or ".join(map(repr, self._one_of))
@@ -71,7 +71,7 @@ class ColumnPolicies:
 
 
 def json_columns(path: str, access: FileAccess) -> set[str] | None:
-    """The columns that the first lines of a file of JSON lines have; None if none of them is an object."""
+    """The columns in the first lines of a file of JSON lines; None if none of the lines is an object."""
     found: set[str] | None = None
     for line in first_lines(path, access):
         try:
@@ -84,7 +84,7 @@ def json_columns(path: str, access: FileAccess) -> set[str] | None:
 
 
 def first_lines(path: str, access: FileAccess) -> list[bytes]:
-    """Some whole lines from the front of a file, which may be compressed."""
+    """Some whole lines from the beginning of a file, which may be compressed."""
     with access.unpacked(path) as stream:
         head = stream.read(_LOOKED_AT)
     lines: list[bytes] = head.removeprefix(b"\xef\xbb\xbf").splitlines()

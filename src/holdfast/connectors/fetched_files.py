@@ -1,9 +1,10 @@
-"""Copies of remote files on a local disk, for Spark to read: JSON, CSV and Avro are read by the JVM, which knows no
-filesystem of pyarrow or fsspec.
+"""Copies of remote files on a local disk, for Spark to read: JSON, CSV and Avro are read by the JVM, which cannot use
+the filesystems of pyarrow or fsspec.
 
-The driver fetches the files of an offer when the offer is read, and removes them when an epoch took it. The names below
-the directory stay as they were, so that what the names say (how a file is compressed, ``date=…/``) holds of the copies.
-Executors on other hosts must see the directory: on a cluster it is one that the user names (``fetch_to``).
+The driver fetches the files of an offer when the offer is read, and removes the copies when an epoch took the offer.
+Copies keep their names below the directory, since names say how a file is compressed and may have values of columns
+(``date=…/``). Executors on other hosts must see the directory of the copies: on a cluster the user names it
+(``fetch_to``).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _BLOCK = 4 << 20
 
 
 class FetchedFiles:
-    """The copies of one source."""
+    """The fetched copies of one source's files."""
 
     def __init__(self, subject: str, access: FileAccess, fetch_to: str | None) -> None:
         self._subject = subject
@@ -38,7 +39,8 @@ class FetchedFiles:
         self._directory: str | None = None
 
     def fetch(self, spark: Any, files: Sequence[Offered]) -> list[str]:
-        """Where the JVM reads each of ``files``: the file itself, or a copy of it, which has its mark."""
+        """Copy the remote ones of ``files``, and return the path at which the JVM reads each file: its own, or that of
+        its copy, which has the same mark."""
         remote = [each for each in files if self._access.is_remote(each.file.path)]
         if not remote:
             return [each.file.path for each in files]
@@ -48,14 +50,15 @@ class FetchedFiles:
         return [self.place(each.file.path) for each in files]
 
     def place(self, path: str) -> str:
-        """Where the JVM reads a file: at ``path`` itself, or at that of its copy."""
+        """The path at which the JVM reads a file: ``path`` itself, or the path of its copy."""
         if self._directory is None or not self._access.is_remote(path):
             return path
         scheme, _, rest = path.partition("://")
         return f"{self._directory}/{scheme}/{rest}"
 
     def origin_column(self, path: str) -> str:
-        """The path of the file that a copy is of, as an expression of Spark's; ``path`` is one for that of the copy."""
+        """A Spark expression for the path of the original file. ``path`` is the expression for the path that Spark
+        read, which may be that of a copy."""
         if self._directory is None:
             return path
         length = len(self._directory) + 1
@@ -65,7 +68,7 @@ class FetchedFiles:
         return f"IF(startswith({path}, '{escaped}/'), {there}, {path})"
 
     def forget(self, paths: Sequence[str]) -> None:
-        """Remove the copies of these files."""
+        """Remove the copies of the files at ``paths``."""
         for path in paths if self._directory is not None else ():
             with suppress(OSError):
                 if self._access.is_remote(path):
@@ -73,7 +76,7 @@ class FetchedFiles:
 
     def _copy(self, offered: Offered) -> None:
         file, path = offered.file, self.place(offered.file.path)
-        # Object stores keep times in seconds: within one, a file may be replaced by another of its size.
+        # Object stores keep times in seconds: within a second, a file may be replaced by another one of its size.
         if file.changed and _outside(path) == (file.size, file.changed) and marked_as(path, offered.mark):
             return
         try:

@@ -1,7 +1,7 @@
-"""The files of a source, wherever they are: local paths, and names below remote directories.
+"""Access to the files of a source, wherever they are: local paths, and names below remote directories.
 
-Everything that looks at a file, or reads it, does so through a `FileAccess`. It is picklable: a part that tasks read
-has one. Local files are opened as they are; the others as `connectors.remote_files` has them.
+All code that looks at a file, or reads it, uses a `FileAccess`. It is picklable, since the parts that tasks read have
+one. Local files are opened directly, other files through `connectors.remote_files`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class File(NamedTuple):
     path: str
     size: int
     changed: int
-    """Its mtime, in nanoseconds; 0 if the filesystem has none."""
+    """Its mtime, in nanoseconds; 0 if the filesystem keeps no mtimes."""
 
 
 class FileAccess:
-    """How the files of a source are looked at and opened."""
+    """Looks at and opens the files of a source."""
 
     def __init__(self, remote: Sequence[RemoteDirectory] = ()) -> None:
-        # Of two directories, one of which is in the other, the inner one is asked.
+        # If one directory is inside another, the inner one is used.
         self._remote = sorted(remote, key=lambda each: -len(each.path))
 
     def described(self, path: str) -> File:
@@ -40,7 +40,7 @@ class FileAccess:
         return File(path, status.st_size, status.st_mtime_ns)
 
     def is_there(self, path: str) -> bool:
-        """Whether there is anything at ``path``, or it cannot be found out."""
+        """Whether there is anything at ``path``; also True if that cannot be found out."""
         directory = self._directory(path)
         if directory is None:
             return os.path.lexists(path)
@@ -53,19 +53,19 @@ class FileAccess:
         return True
 
     def size(self, path: str) -> int:
-        """The size of the file at ``path``; 0 if there is none."""
+        """The size of the file at ``path`` in bytes; 0 if it cannot be found out."""
         try:
             return self.described(path).size
         except OSError:
             return 0
 
     def opened(self, path: str) -> BinaryIO:
-        """The bytes of a file."""
+        """Open a file to read its bytes. Raises `OSError`."""
         directory = self._directory(path)
         return open(path, "rb") if directory is None else cast(BinaryIO, directory.opened(path))
 
     def unpacked(self, path: str) -> pa.NativeFile:
-        """A file as a stream of what it holds, whatever it is compressed with."""
+        """Open a file as a stream of its decompressed bytes; the ending of its name says how it is compressed."""
         directory = self._directory(path)
         if directory is None:
             return pa.input_stream(path, compression="detect")
@@ -88,9 +88,9 @@ class FileAccess:
 def _codec(path: str) -> str | None:
     try:
         return str(pa.Codec.detect(path).name)
-    except (TypeError, ValueError, pa.ArrowException):  # it has no ending that is one of a codec's
+    except (TypeError, ValueError, pa.ArrowException):  # the name has no ending of a codec
         return None
 
 
 LOCAL = FileAccess()
-"""Local files."""
+"""The access to local files."""

@@ -1,4 +1,4 @@
-"""How the files of a source are to be taken: what is said about them beside path, format and schema."""
+"""The options of a source of files beside path, format and schema: columns, bad rows, recursion, kept rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.plan.types import ddl_type, type_text
 
 @dataclass(frozen=True)
 class FileForm:
-    """What was declared, checked."""
+    """The declared options, checked."""
 
     policies: ColumnPolicies = field(compare=False)
     partitioned_by: tuple[str, ...] = ()
@@ -30,11 +30,12 @@ class FileForm:
 
     @property
     def lenient(self) -> bool:
-        """Whether a column that a file lacks is NULL."""
+        """Whether a file may lack a declared column, which is then NULL."""
         return self.policies.on_missing != "fail"
 
     def split(self, fields: Sequence[Field], subject: str) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
-        """The columns that directories say, and those that the files have."""
+        """Split ``fields`` into the columns whose values are in directory names and the columns inside the files.
+        Raises `DeclarationError` if a column of ``partitioned_by`` is not among ``fields``."""
         named = {each.name: each for each in fields}
         for name in self.partitioned_by:
             if name not in named:
@@ -59,7 +60,7 @@ def file_form(
     recursive: Any = True,
     keep: Any = None,
 ) -> FileForm:
-    """The form of files, from what was declared."""
+    """Check the declared options. Raises `DeclarationError` for a combination that does not work."""
     names = [partitioned_by] if isinstance(partitioned_by, str) else partitioned_by
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
         arguments.refuse("files", "partitioned_by", "the names of columns", partitioned_by)
@@ -84,18 +85,19 @@ def file_form(
 
 
 class InferredFiles(Source):
-    """Files whose schema is asked for: it becomes a source of files when it is declared in a flow."""
+    """Files with ``schema="infer"``: a placeholder that `resolved` replaces when the source is declared in a flow."""
 
     fields = ()
 
     def __init__(self, made: Callable[[str | None], Source], format: str, options: Mapping[str, str] | None) -> None:
-        """``made``: the source, of a schema; of Parquet without one."""
+        """``made`` makes the source for a schema; for Parquet the schema may be None."""
         self._made = made
         self._format = format
         self._options = dict(options or {})
 
     def resolved(self, spark: Any, recorded: Sequence[tuple[str, str]] | None) -> Source:
-        """The source with its schema: the one that a log has ``recorded``, or what Spark infers of the files now."""
+        """The source with its schema: the schema that a log has ``recorded``, else the one that Spark infers from the
+        files that are there now. Raises `SchemaError` if there is no file yet."""
         if recorded:
             return self._made(", ".join(f"{quoted(name)} {ddl_type(kind)}" for name, kind in recorded))
         if self._format == "parquet":

@@ -1,15 +1,16 @@
-"""Which files there are, and whether one is still the file that was offered.
+"""Listing of a source's files, and the check that a file is still the file that was offered.
 
-Names that start with ``.`` or ``_`` and names that end like something half-written are passed over, and so are
-directories of such names (``_temporary``): whoever writes into a source's directory must put a file there complete, by
-renaming it, as Spark, Hadoop and most loaders do. Links to files are followed; links to directories are not, since a
-file must not be found under two names.
+Files and directories whose names start with ``.`` or ``_``, or end like the name of a half-written file, are passed
+over (``_temporary``): a program that writes into a source's directory must make each file appear complete, by renaming
+it, as Spark, Hadoop and most loaders do. Links to files are followed; links to directories are not, since a file must
+not be found under two names.
 
-A `FileTree` is looked through again and again. A directory whose time of change is as it was has the files that it had,
-so it is not listed again: looking costs one ``stat`` per directory, however many files there are. A time of change
-counts from two seconds after it on (file systems count in ticks), and everything is listed every thirty seconds all the
-same. If that finds a file in a directory whose time has not changed, the file system keeps no such times, and from then
-on everything is listed always. A `RemoteTree` (`connectors.remote_files`) is listed whole each time.
+A `FileTree` is polled again and again. A directory whose time of change is the same still has the same files, so it is
+not listed again: a poll costs one ``stat`` per directory, however many files there are. A time of change is trusted
+only if it was at least two seconds old at the listing (file systems count in ticks), and everything is listed every
+thirty seconds all the same. If that finds a new file in a directory whose time has not changed, the file system does
+not keep such times, and from then on everything is listed at each poll. A `RemoteTree` (`connectors.remote_files`) is
+listed whole each time.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _LOOK_AGAIN = 30.0
 
 
 def root(path: str | os.PathLike[str]) -> str:
-    """A declared local path as an absolute one. It must be there."""
+    """A declared local path as an absolute path. Raises `DeclarationError` if nothing is there."""
     text = os.fspath(path)
     absolute = os.path.abspath(os.path.expanduser(text))
     try:
@@ -66,7 +67,8 @@ def root(path: str | os.PathLike[str]) -> str:
 
 
 Known = Callable[[str, Callable[[], File]], bool]
-"""Whether a path is known; the function describes the file that is there now, for those who must look."""
+"""Whether a path is known. The function describes the file that is there now; call it only if the path does not
+decide."""
 
 
 @dataclass
@@ -75,11 +77,11 @@ class _Directory:
 
     changed: int
     settled: bool
-    """Whether its time of change says that it is still the same."""
+    """Whether its time of change was old enough at the listing to be trusted."""
 
     directories: list[str] = field(default_factory=list)
     files: dict[str, File] = field(default_factory=dict)
-    """Path → file, of those that were not known then."""
+    """Path → file, for the files that are not known."""
 
 
 class FileTree:
@@ -93,7 +95,7 @@ class FileTree:
         pattern: re.Pattern[str] | None = None,
         recursive: bool = True,
     ) -> None:
-        """``pattern``: what the path of a file behind ``path`` must match."""
+        """``pattern`` must match the part of a file's path that follows ``path``."""
         self.path = path
         self._pattern = pattern
         self._recursive = recursive
@@ -101,13 +103,14 @@ class FileTree:
         self._listed: dict[str, _Directory] = {}
         self._next = 0.0
         self._timeless = False
-        """Whether directories do not say when they changed."""
+        """Whether the file system does not keep times of change of directories."""
 
         self.listings = 0
         """How many directories were listed so far."""
 
     def unknown(self, known: Known) -> list[File]:
-        """The files that are not ``known``, as they were when their directory was listed last."""
+        """The files that are not ``known``, as they were when their directory was listed last. Raises `BadFile` if they
+        cannot be listed."""
         now = self._clock()
         thorough = self._timeless or not self._next - _LOOK_AGAIN <= now < self._next
         if thorough:
@@ -134,7 +137,7 @@ class FileTree:
             try:
                 yield from self._walk(each, known, thorough)
             except FileNotFoundError:
-                self._listed.pop(each, None)  # removed since the listing, with all that was in it
+                self._listed.pop(each, None)  # the directory was removed since the listing, with its files
 
     def _directory(self, path: str, known: Known, thorough: bool) -> _Directory:
         changed = os.stat(path).st_mtime_ns
@@ -143,7 +146,7 @@ class FileTree:
         if before is not None and same and not thorough:
             before.files = {each: file for each, file in before.files.items() if not known(each, _fixed(file))}
             return before
-        # The time was taken before the listing: what comes in between has a later one.
+        # The time is read before the listing: a file that comes in between makes it later.
         listed = _Directory(changed, self._clock() - changed / 1e9 > _TICK)
         self.listings += 1
         for entry in _entries(path):
@@ -153,7 +156,7 @@ class FileTree:
                 try:
                     listed.files[entry.path] = LOCAL.described(entry.path)
                 except FileNotFoundError:
-                    continue  # removed since the listing: it was never offered, so nobody misses it
+                    continue  # removed since the listing, and never offered
         if before is not None and same and listed.files.keys() - before.files.keys():
             self._timeless = True
         self._listed[path] = listed
@@ -180,7 +183,7 @@ def _entries(path: str) -> Iterator[os.DirEntry[str]]:
 
 
 def is_finished(name: str) -> bool:
-    """Whether the name of a file or directory is not that of something hidden or half-written."""
+    """Whether a name is not that of a hidden or half-written file or directory."""
     return not name.startswith((".", "_")) and not name.endswith(_UNFINISHED)
 
 
@@ -190,14 +193,14 @@ class RemoteTree:
     def __init__(
         self, directory: RemoteDirectory, *, pattern: re.Pattern[str] | None = None, recursive: bool = True
     ) -> None:
-        """``pattern``: what the path of a file behind the address must match."""
+        """``pattern`` must match the part of a file's path that follows the address."""
         self.path = directory.path
         self.directory = directory
         self._pattern = pattern
         self._recursive = recursive
 
     def unknown(self, known: Known) -> list[File]:
-        """The files that are not ``known``."""
+        """The files that are not ``known``. Raises `BadFile` if they cannot be listed."""
         try:
             found = [File(*each) for each in self.directory.listed(self._recursive or self._pattern is not None)]
         except OSError as error:
@@ -214,7 +217,7 @@ Tree = FileTree | RemoteTree
 
 
 def declared_tree(path: str | os.PathLike[str] | Location, recursive: bool) -> Tree:
-    """The files that a declared path means. `DeclarationError` if there is no such place."""
+    """The files that a declared path stands for. Raises `DeclarationError` if there is no such place."""
     if isinstance(path, str) and is_file_uri(path):
         path = located(path)
     if isinstance(path, Location):
@@ -236,13 +239,13 @@ def _remote_tree(directory: RemoteDirectory, pattern: re.Pattern[str] | None, re
 
 
 def access_to(trees: Sequence[Tree]) -> FileAccess:
-    """How the files of these trees are looked at and opened."""
+    """The access to the files of these trees."""
     return FileAccess([tree.directory for tree in trees if isinstance(tree, RemoteTree)])
 
 
 def unreadable(path: str, error: OSError) -> BadFile:
-    """The error for a file or directory that cannot be read now: that says nothing about what it holds, so it is never
-    skipped as a bad one (``errno`` in the fields says so)."""
+    """The error for a file or directory that cannot be read now. That says nothing about its content, so a file with
+    such an error (it has the field ``errno``) is never skipped as a bad file."""
     return BadFile(
         f"file {path!r}: it cannot be read now: {error.strerror or error}; nothing of it counts until it can",
         path=path,
@@ -257,7 +260,8 @@ def all_of(tree: Tree) -> list[File]:
 
 
 def check_unchanged(file: File, access: FileAccess = LOCAL) -> None:
-    """Raise `BadFile` if ``file`` is no longer what was offered: its rows would not be those of the offer."""
+    """Raise `BadFile` if ``file`` was removed or changed since it was offered: its rows would not be those of the
+    offer."""
     try:
         now = access.described(file.path)
     except FileNotFoundError:

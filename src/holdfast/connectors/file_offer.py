@@ -1,11 +1,12 @@
-"""The files of an offer, as few bytes: an offer is in the lineage of its epoch, and so in much that is written.
+"""The files of an offer in few bytes: an offer is part of the lineage of its epoch, which is written to many places.
 
-``{"under": directory, "files": [[name, size, mtime, mark], …]}`` for a few files. For many, ``"packed"`` stands for
-``"files"``: names, sizes and mtimes column by column (mtimes as differences), compressed, and ``"marks"`` beside it,
-which do not compress, and ``"count"``, how many files there are. An offer of before marks has entries of three.
+``{"under": directory, "files": [[name, size, mtime, mark], …]}`` for a few files. For many files ``"packed"`` replaces
+``"files"``: names, sizes and mtimes column by column (mtimes as differences), compressed. Beside it are ``"marks"``,
+which do not compress, and ``"count"``, the number of files. Offers from before there were marks have entries without
+a mark: ``[name, size, mtime]``.
 
-Offers are folded to offers of a thousand files each. One that is so large stays as it is, so folding costs what is
-new and the last of them, however many files were ever taken.
+Offers are folded to offers of a thousand files each. An offer of that size is not folded again, so folding costs the
+new files and the last folded offer, however many files were ever taken.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from holdfast.foundation import base85
 
 _FEW = 8
 _FULL = 1024
-"""An offer of so many files is not folded any more."""
+"""The number of files from which on an offer is not folded any more."""
 
 _WIDTHS = (4, 16)
-"""The bytes of a mark, by identity (`connectors.file_identity`)."""
+"""The bytes of a mark: for identity "path" and for identity "content" (`connectors.file_identity`)."""
 
 
 class Offered(NamedTuple):
@@ -34,7 +35,8 @@ class Offered(NamedTuple):
 
     file: File
     mark: bytes
-    """What tells its content (`connectors.file_identity`); empty in an offer of before there were marks."""
+    """The hash that identifies the file's content (`connectors.file_identity`); empty in an offer from before there
+    were marks."""
 
 
 class Columns(NamedTuple):
@@ -65,7 +67,7 @@ def offer_of(files: Sequence[Offered]) -> Offer:
 
 
 def _directory_of(paths: Sequence[str]) -> str:
-    """The directory in which all files are; an empty text if there is none, as for files of two filesystems."""
+    """The common directory of all files; an empty text if there is none, as for files of two filesystems."""
     schemes = {path.partition("://")[0] if "://" in path else None for path in paths}
     if len(schemes) != 1:
         return ""
@@ -88,7 +90,7 @@ def columns_of(offer: Offer) -> Columns:
     marks = base85.decode(offer["marks"])
     width = len(marks) // len(names)
     if width not in _WIDTHS or width * len(names) != len(marks):
-        # Marks of both identities, put together by a Holdfast that did not tell them apart: whose each is, is lost.
+        # An old version of Holdfast folded marks of both identities together: which mark belongs to which file is lost.
         return Columns(under, names, sizes, list(itertools.accumulate(steps)), [b""] * len(names))
     cut = [marks[place : place + width] for place in range(0, len(marks), width)]
     return Columns(under, names, sizes, list(itertools.accumulate(steps)), cut)
@@ -104,13 +106,13 @@ def files_of(offer: Offer) -> list[Offered]:
 
 
 def without_files(offer: Offer, paths: Collection[str]) -> Offer | None:
-    """The offer without the files of these paths; None if none is left."""
+    """The offer without the files at ``paths``; None if no file is left."""
     left = [each for each in files_of(offer) if each.file.path not in paths]
     return {**offer_of(left), **_way_of_reading(offer)} if left else None
 
 
 def fold_files(offers: Sequence[Offer]) -> list[Offer]:
-    """Fewer offers of the same files, in the same order. Those that are read in different ways, or have marks of
+    """Fewer offers of the same files, in the same order. Offers that are read with different options, or have marks of
     different identities, are not put together."""
     folded: list[Offer] = []
     for (rest, _), some in itertools.groupby(offers, key=lambda offer: (_way_of_reading(offer), _width(offer))):

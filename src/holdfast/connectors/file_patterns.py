@@ -1,8 +1,8 @@
-"""Paths with ``*`` and ``?``: which files they mean.
+"""Paths with ``*`` and ``?``: which files they match.
 
-``*`` and ``?`` stay within a name, ``**`` goes through directories, ``[ab]`` is one of these characters. A path that is
-there as it is written is no pattern, whatever characters are in it; an address of another filesystem is one if it has
-such characters.
+``*`` and ``?`` stay within a name, ``**`` goes through directories, ``[ab]`` is one of these characters. A local path
+that exists as it is written is never a pattern, whatever characters it has; an address of another filesystem is a
+pattern if it has such characters.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 def split_pattern(path: str) -> tuple[str, re.Pattern[str] | None]:
-    """The directory under which the files are that a path means, and what their names behind it must match; None: it is
-    no pattern."""
+    """Split a path into a directory and the pattern that the names of its files, relative to the directory, must match.
+    A path that is not a pattern is returned as it is, with None."""
     remote = "://" in path
     absolute = path if remote else os.path.abspath(os.path.expanduser(path))
     if not _MAGIC.search(path) or (not remote and os.path.lexists(absolute)):

@@ -1,17 +1,17 @@
 """A directory of files as a source: every new file is a batch of insertions.
 
-Which files an epoch takes is its offer: their names, sizes, times of change and marks (`connectors.file_identity`), and
-for JSON, CSV and Avro the options they are read with, so a replay reads the same rows or says that it cannot. Files
-come in the order (time of change, name) in which a poll finds them; that order is part of the offer and not computed
-again.
+An offer lists the files that an epoch takes: names, sizes, times of change and marks (hashes of their content, see
+`connectors.file_identity`); for JSON, CSV and Avro also the options with which they are read. So a replay reads the
+same rows, or raises an error. Files come in the order (time of change, name) in which a poll finds them; that order is
+part of the offer and not computed again.
 
-Parquet is read by the tasks (`connectors.parquet_files`), JSON lines, CSV and Avro by Spark (`connectors.spark_files`),
-which is given local copies of files on other filesystems (`connectors.fetched_files`). A bad Parquet file shows at the
-poll, except for damage inside its pages; any other bad file shows when Spark reads it (`reject`). With
-``on_bad_file="skip"`` it is left out, and the offer says so; if it changes later it counts as a new file, since none of
-its rows was taken.
+Parquet is read by the tasks (`connectors.parquet_files`). JSON lines, CSV and Avro are read by Spark
+(`connectors.spark_files`), which is given local copies of files on other filesystems (`connectors.fetched_files`). A
+bad Parquet file is found at the poll, except for damage inside its pages; any other bad file is found when Spark reads
+it (`reject`). With ``on_bad_file="skip"`` a bad file is left out, and the offer says so. If the file changes later it
+counts as a new file, since none of its rows was taken.
 
-Cost of a poll: one ``stat`` per directory that has not changed, one listing per directory that has (on another
+Cost of a poll: one ``stat`` per directory that has not changed, one listing per directory that has changed (on another
 filesystem, one listing of everything), plus per new file one ``stat``, a mark, and a footer or header.
 
 The file is long because polling, offering and reading again must agree on what a file is.
@@ -54,7 +54,7 @@ _LOG = logger("holdfast.sources")
 Format = Literal["parquet", "json", "csv", "avro"]
 OnBadFile = Literal["fail", "skip"]
 FilePath = str | os.PathLike[str] | Location
-"""A path, an address of another filesystem, or what ``hf.location`` made of one."""
+"""A path, an address of another filesystem, or a `Location` that ``hf.location`` made of an address."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -64,10 +64,10 @@ _ADVICE = (
     "Nothing of it counts. Mend or remove it, and the next step goes on; or declare the source with on_bad_file='skip'"
 )
 _PACKED = re.compile(r"(?i)\b(zlib|gzip|zstd|lz4|bz2|brotli|snappy)\b|compressed (stream|data|input)")
-"""What Arrow says of a file that cannot be unpacked; there is no kind of error for that."""
+"""Matches Arrow's messages about files that do not decompress; Arrow has no class of error for that."""
 
 _CHECKERS = 8
-"""Threads that read footers and marks: the time is the disk's."""
+"""The number of threads that read footers and marks: they mostly wait for the disk."""
 
 
 def files(
@@ -96,36 +96,37 @@ def files(
     ``.zst``, …). A Parquet or Avro file of no bytes is passed over until it has some.
 
     ``path`` may be on any filesystem that pyarrow or fsspec can open (``s3://bucket/in``, ``hdfs://…``, ``gs://…``,
-    ``sftp://…``), as a log's may; ``hf.location(address, credentials=…)`` is taken, too. Tasks read Parquet where it
-    is. JSON, CSV and Avro are read by Spark: the driver fetches each file of an epoch to a local directory first, and
-    removes it afterwards. On a cluster ``fetch_to`` names a directory that all executors see.
+    ``sftp://…``), and may be a location made by ``hf.location(address, credentials=…)``. Tasks read Parquet files where
+    they are. JSON, CSV and Avro are read by Spark: the driver fetches each file of an epoch to a local directory first,
+    and removes it afterwards. On a cluster ``fetch_to`` names a directory that all executors see.
 
-    ``schema`` is a Spark DDL text; Parquet may leave it out, then it is the first file's. ``schema="infer"``: what
-    Spark infers of the files that are there; a flow that has run goes on with what it found then.
-    ``max_files_per_epoch`` bounds an epoch. ``on_bad_file="skip"`` leaves out files that do not read or fit; skips are
-    recorded. ``options`` are Spark's reader options for JSON, CSV and Avro; one that would change nothing, or which
-    files are read, is refused.
-    Times without a zone are in the session's time zone, as ``spark.read`` has it, unless the option ``timeZone`` says
-    otherwise; the zone that a source began with stays its zone, whatever session goes on with it.
+    ``schema`` is a Spark DDL text. Parquet may leave it out: then the schema of the first file is taken.
+    ``schema="infer"`` takes the schema that Spark infers from the files that are there; a flow that has run before goes
+    on with the schema that it found then. ``max_files_per_epoch`` bounds an epoch. ``on_bad_file="skip"`` leaves out
+    files that do not read or fit; skips are recorded. ``options`` are Spark's reader options for JSON, CSV and Avro; an
+    option that has no effect, or that changes which files are read, is refused.
+    Times without a zone are in the session's time zone, as with ``spark.read``, unless the option ``timeZone`` says
+    otherwise. A source keeps the zone that it began with, also in later sessions with another zone.
 
-    ``identity`` says what makes a file the same file. ``"path"`` (the default): a file is taken once per path. One that
-    was moved, or copied and removed, is refused (`FileMoved`) rather than counted twice; one that is rewritten in place
-    is not looked at again.
-    ``"content"``: a file is taken once per content, wherever it is moved or copied to; equal files count once, and each
-    file is read once more, to compute its digest.
+    ``identity`` says when two files are the same file. ``"path"`` (the default): a file is taken once per path. A file
+    that was moved, or copied and removed, is refused (`FileMoved`), so that it does not count twice; a file that is
+    rewritten in place is not read again.
+    ``"content"``: a file is taken once per content, wherever it is moved or copied to. Equal files count once; each
+    file is read one time more, to compute its digest.
 
-    ``partitioned_by`` names columns of ``schema`` that directories say, as in ``date=2024-05-01/``. ``on_missing`` is
-    what a declared column means that a file does not have: ``"fail"`` (Parquet, Avro), ``"warn"`` (JSON; once), or
-    ``"null"``; ``on_extra``, a column that was not declared. CSV with a header must have the declared columns.
-    ``on_bad_rows="quarantine"`` puts lines of JSON and CSV that do not read or fit into a collection beside the source,
-    ``NAME_quarantine(reason, record, file)``, for views to read. ``keep="rows"`` keeps the source's rows in the log: a
-    view that is declared later is filled from there, and files that were taken and are safe may be archived.
+    ``partitioned_by`` names columns of ``schema`` whose values are in directory names, as in ``date=2024-05-01/``.
+    ``on_missing`` says what happens if a file lacks a declared column: ``"fail"`` (the default for Parquet and Avro),
+    ``"warn"`` (once; the default for JSON), or ``"null"``. ``on_extra`` says what happens if a file has a column that
+    was not declared. CSV with a header must have the declared columns.
+    ``on_bad_rows="quarantine"`` puts lines of JSON and CSV that do not read or fit into a second collection,
+    ``NAME_quarantine(reason, record, file)``, which views can read. ``keep="rows"`` keeps the source's rows in the log:
+    a view that is declared later is filled from the log, and files that were taken and are safe may be archived.
 
-    ``op`` names a column that says what happened to the row: ``insert``, ``update``, ``delete`` or their letters; it is
-    no column of the collection, and not in ``schema``. An update without its before-image needs ``flow.source(…,
-    key=…)``. ``envelope="debezium"`` reads Debezium's messages (JSON lines, or Parquet and Avro with the columns
-    ``before``, ``after`` and ``op``): ``schema`` is that of the rows inside; ``envelope_columns={"lsn": "source.lsn
-    bigint"}`` takes columns of the message itself, for ``order_by``.
+    ``op`` names a column that says what happened to the row: ``insert``, ``update``, ``delete``, or ``i``, ``u``,
+    ``d``. It is not a column of the collection, and not in ``schema``. An update without its before-image needs
+    ``flow.source(…, key=…)``. ``envelope="debezium"`` reads Debezium's messages (JSON lines, or Parquet and Avro with
+    the columns ``before``, ``after`` and ``op``): ``schema`` is the schema of the rows inside;
+    ``envelope_columns={"lsn": "source.lsn bigint"}`` takes columns of the message itself, for ``order_by``.
 
     With ``replicas`` the directories of the list hold copies of the same files, under the same names (Parquet only);
     each file is read from whichever copy can be read.
@@ -207,7 +208,7 @@ def _feed(
     if envelope is not None and format == "csv":
         raise DeclarationError(f"{subject}: an envelope has rows inside it; format must be 'json', 'avro' or 'parquet'")
     form = feed_form(subject, schema, op, envelope, envelope_columns, wrapped=envelope is not None and format == "json")
-    # JSON leaves out what is NULL: an envelope of an insertion need not have 'before'.
+    # JSON leaves out columns that are NULL: an envelope of an insertion need not have 'before'.
     lines = FileForm(
         ColumnPolicies("warn" if op else "null", "ignore", (form.op, *(("payload",) if form.wrapped else ())))
     )
@@ -245,7 +246,7 @@ class Files(Source):
         self._fetched = FetchedFiles(self._subject, self._access, fetch_to)
         self._format = format
         self._zoned = format in ("json", "csv")
-        """Whether times may have no zone."""
+        """Whether the format allows times without a zone."""
 
         self._limit = max_files_per_epoch
         self._skips = on_bad_file == "skip"
@@ -254,7 +255,7 @@ class Files(Source):
         self._zone: str | None = None
         self._taken = Taken(identity, self._access)
         self.counts_once = True
-        """Whether equal files are one file, where content says what a file is."""
+        """Whether equal files count once, with identity "content"."""
 
         self._skipped: dict[str, File] = {}
         self._unrecorded: list[tuple[File, str]] = []
@@ -268,7 +269,7 @@ class Files(Source):
         for field in fields:
             arrow_type(field.type)
         self._said, self._inside = form.split(fields, self._subject)
-        """The columns that directories say, and those that the files have."""
+        """The columns whose values are in directory names, and the columns inside the files."""
 
         self.keeps_rows = form.keeps_rows
         self.fields = fields
@@ -375,7 +376,7 @@ class Files(Source):
         return spark_files.in_place(frame, paths) if paths else frame
 
     def _read(self, spark: Any, offer: Offer, *, placed: bool = False) -> tuple[Any, list[str]]:
-        """The rows of an offer, and the files, in its order, where Spark reads them."""
+        """The rows of an offer as a frame, and the paths at which Spark reads its files, in the offer's order."""
         self._spark = spark
         files = self._files_now(offer)
         if not files:
@@ -395,7 +396,7 @@ class Files(Source):
         return frame, paths
 
     def _columns(self) -> list[str]:
-        """The columns of the source, of what Spark reads."""
+        """The expressions that make the source's columns of the columns that Spark reads."""
         said = {field.name: spark_column(field) for field in self._said}
         columns = [said.get(field.name, quoted(field.name)) for field in (*self._inside, *self._said)]
         if not self._form.quarantine:
@@ -408,7 +409,8 @@ class Files(Source):
         ]
 
     def _options_of(self, offer: Offer) -> dict[str, str]:
-        """What an offer's files are read with. One of before this was said had the declared options, and UTC."""
+        """The options with which an offer's files are read. An old offer without options is read with the declared ones
+        and the zone UTC."""
         said: dict[str, str] | None = offer.get("options")
         return {spark_files.ZONE: "UTC", **self._options} if said is None else said
 
@@ -429,7 +431,7 @@ class Files(Source):
             if isinstance(error, HoldfastError):
                 return False
             raise self._bad_file(file, error) from error
-        # No epoch took it: the next offer is made of what is there then.
+        # No epoch took the offer: the next poll makes an offer of the files that are there then.
         self._offered = None
         if not self._access.is_there(file.path):
             if self._skips:
@@ -462,11 +464,11 @@ class Files(Source):
         return self._behind
 
     def there(self) -> list[File]:
-        """The files that no epoch has taken, seen from outside, oldest first."""
+        """The files that no epoch has taken, oldest first; none of them is opened."""
         return self._found()
 
     def readable(self, spark: Any) -> list[str]:
-        """The paths at which Spark reads these."""
+        """The paths at which Spark reads the files that no epoch has taken."""
         return self._fetched.fetch(spark, [Offered(file, b"") for file in self._found()])
 
     # -- offers ---------------------------------------------------------------------------------------------------
@@ -505,7 +507,8 @@ class Files(Source):
         return offer
 
     def _sound(self, chunk: list[File], taken: Sequence[Offered]) -> list[Offered]:
-        """Those of ``chunk`` that look right from outside. The others are passed over, skipped, or fail the poll."""
+        """The files of ``chunk`` whose metadata is right. A file whose content was taken already is passed over; a bad
+        file is skipped or, without ``on_bad_file="skip"``, raises."""
         sound: list[Offered] = []
         contents = {each.mark for each in taken}
         for path, outcome in zip((file.path for file in chunk), _side_by_side(self._check, chunk), strict=True):
@@ -522,14 +525,14 @@ class Files(Source):
                     continue
                 outcome = error
             if not self._access.is_there(path):
-                continue  # removed before it was offered: nobody misses it
+                continue  # removed before it was offered: none of its rows was taken
             if not self._skips or "errno" in outcome.fields:
                 raise _advised(outcome)
             self._skip(self._access.described(path), outcome)
         return sound
 
     def _check(self, found: File) -> Offered | HoldfastError:
-        """A file as it is now, if its outside is right."""
+        """The file as it is now, with its mark; or the error, if its footer, columns or directories are not right."""
         try:
             file = self._access.described(found.path)
             if self._format == "parquet":
@@ -550,7 +553,7 @@ class Files(Source):
             return file_listing.unreadable(found.path, error)
 
     def _columns_of(self, file: File) -> Collection[str] | None:
-        """The columns that a file that Spark reads has, if it says so."""
+        """The columns of a file that Spark reads; None if the format does not tell them."""
         if self._format == "json":
             return json_columns(file.path, self._access)
         return self._avro_header(file).columns if self._format == "avro" else None
@@ -563,7 +566,8 @@ class Files(Source):
         self._form.policies.check(path, found, [field.name for field in self._inside])
 
     def _moved_from(self, offered: Offered) -> FileMoved | None:
-        """The error for a file that was taken where it was before; a warning for one that may have been."""
+        """The error for a file that was taken at another path, and moved; else None. Logs a warning, once, if the file
+        only may be a copy."""
         path = offered.file.path
         others = list(self._taken.others(offered))
         there = any(other.there for other in others)
@@ -592,7 +596,7 @@ class Files(Source):
         return None
 
     def _is_empty(self, file: File) -> bool:
-        """Whether a file has no rows, as far as that can be seen without Spark."""
+        """Whether a file has no rows, as far as that can be found out without Spark."""
         if self._format == "parquet":
             return file in self._footers and self._footers[file].rows == 0
         if self._format == "avro":
@@ -600,8 +604,8 @@ class Files(Source):
         return spark_files.is_empty(file.path, file.size, self._format, self._options, self._access)
 
     def _files_now(self, offer: Offer) -> list[File]:
-        """The files of an offer, where they are now. Raises `BadFile` if one is not the same."""
-        if offer == self._offered:  # just made: the marks are of now
+        """The files of an offer, at their current paths. Raises `BadFile` if a file has changed."""
+        if offer == self._offered:  # the offer was just made, so its marks are current
             files = [offered.file for offered in files_of(offer)]
             for file in files:
                 if file not in self._footers:
@@ -627,13 +631,13 @@ class Files(Source):
             return self._access.described(place)
 
     def _touched(self, offered: Offered) -> str | None:
-        """Where a file is that has another time of change than it had, and is the same."""
+        """The path of a file whose time of change differs but whose mark is the same; None if its mark differs."""
         path = offered.file.path
         sized = self._access.size(path) == offered.file.size
         return path if offered.mark and sized and marked_as(path, offered.mark, self._access) else None
 
     def _place_of(self, offered: Offered) -> str | None:
-        """Where a file is now that is known by its content."""
+        """The current path of a file that has a mark of its whole content; None if it is not found."""
         for path in (offered.file.path, self._moved.get(offered.mark)):
             if path is not None and same_content(path, offered, self._access):
                 return path
@@ -650,7 +654,7 @@ class Files(Source):
     def _bad_file(self, file: File, error: Exception) -> BadFile:
         reason = spark_files.reason(str(error))
         line, text = None, ""
-        with suppress(Exception):  # it is said as far as it can be found out
+        with suppress(Exception):  # without the line the error is still worth raising
             [path] = self._fetched.fetch(self._spark, [Offered(file, b"")])
             found = spark_files.first_bad_line(self._spark, self._format, _ddl(self._inside), self._options_now(), path)
             line, text = found or (None, "")
@@ -666,7 +670,7 @@ class Files(Source):
 
 
 def _advised(error: HoldfastError) -> HoldfastError:
-    """The error of a bad file, with what counts and what to do, unless it says that."""
+    """Add to the error of a bad file that nothing of it counts and what to do, unless the message says so already."""
     if isinstance(error, BadFile | SchemaError) and "errno" not in error.fields and "on_bad_file" not in str(error):
         said = str(error)
         error.args = (f"{said}{'' if said.endswith('?') else '.'} {_ADVICE}",)

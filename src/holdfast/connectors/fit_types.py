@@ -1,10 +1,9 @@
-"""Columns that come from outside, fitted to the types that were declared.
+"""Conversion of columns from outside to their declared types.
 
-The rule: a conversion that can lose nothing is made; one that can lose something for some values is made if no value of
-the column is among them; everything else is refused. So ``int`` fits ``bigint``, a ``bigint`` column fits ``int`` when
-every value does, and a ``double`` never fits ``bigint``. Two conversions are for the sake of what files really hold:
-a time finer than a microsecond is cut to it (Spark's types end there), and a time without a zone that is to be a
-``timestamp`` is taken as UTC.
+The rule: a conversion that cannot lose anything is made; a conversion that is exact for some values is made if it is
+exact for all values of the column; any other is refused. So ``int`` fits ``bigint``, a ``bigint`` column fits ``int``
+if every value does, and a ``double`` never fits ``bigint``. Two conversions lose something, since real files need them:
+a time is cut to microseconds (Spark's types are not finer), and a time without a zone becomes a ``timestamp`` as UTC.
 
 Cost: none for a column that has its type already; else one vectorised pass.
 """
@@ -16,11 +15,12 @@ import pyarrow.compute as pc
 
 
 class Misfit(ValueError):
-    """A column does not have its declared type, or a value of it does not fit. The text says which."""
+    """A column, or a value of it, does not fit the declared type. The text says which."""
 
 
 def fits(found: pa.DataType, expected: pa.DataType) -> bool:
-    """Whether a column of type ``found`` may be fitted to ``expected``, as far as types can say."""
+    """Whether a column of type ``found`` may be converted to ``expected``, as far as the types decide: `fit` may still
+    refuse its values."""
     kind = pa.types
     if kind.is_dictionary(found):
         return fits(found.value_type, expected)
@@ -48,8 +48,9 @@ def fits(found: pa.DataType, expected: pa.DataType) -> bool:
 
 
 def without_extra_members(found: pa.DataType, expected: pa.DataType) -> pa.DataType:
-    """``found`` without members of structs that ``expected`` does not have. Files may have more than was declared, in
-    structs as in columns: Spark, too, reads the members that are asked for. Rows that a program pushes may not."""
+    """``found`` without the members of structs that ``expected`` does not have. A file may have more members than
+    declared, just as it may have more columns: Spark, too, reads only the members that are asked for. Rows that code
+    pushes may not have more."""
     kind = pa.types
     if kind.is_struct(found) and kind.is_struct(expected):
         wanted = {field.name: field.type for field in expected}
@@ -70,7 +71,7 @@ _CONVERSIONS = (
     (pa.types.is_integer, (pa.types.is_integer,)),
     (pa.types.is_float64, (pa.types.is_integer, pa.types.is_floating)),
     (pa.types.is_decimal, (pa.types.is_decimal, pa.types.is_integer)),
-    # Some writers leave the annotation of text away; what is not UTF-8 is refused when it is read.
+    # Some writers do not mark texts as such; bytes that are not UTF-8 are refused when they are read.
     (pa.types.is_string, (*_TEXTS, *_BYTES)),
     (pa.types.is_binary, _BYTES),
     (pa.types.is_date, (pa.types.is_date,)),
@@ -79,7 +80,7 @@ _CONVERSIONS = (
 
 
 def fit(column: pa.ChunkedArray, expected: pa.DataType) -> pa.ChunkedArray:
-    """``column`` as ``expected``. Raises `Misfit`."""
+    """``column`` converted to the type ``expected``. Raises `Misfit` if it does not fit."""
     found = column.type
     if found.equals(expected):
         return column
@@ -87,11 +88,11 @@ def fit(column: pa.ChunkedArray, expected: pa.DataType) -> pa.ChunkedArray:
         raise Misfit(f"found {found}")
     try:
         if pa.types.is_timestamp(found) and found.unit == "ns":
-            if found.tz is not None:  # an instant: a time that the zone's clocks show twice is none to it
+            if found.tz is not None:  # an instant: in UTC no time is ambiguous, as it may be in another zone
                 column = column.cast(pa.timestamp("ns", "UTC"))
             column = pc.floor_temporal(column, unit="microsecond")
         if pa.types.is_integer(found) and pa.types.is_decimal(expected):
-            # Arrow asks for room for every possible integer, not for those that are there.
+            # Arrow demands digits for every possible integer, not only for the values that are there.
             column = column.cast(pa.decimal256(76, expected.scale))
         return column.cast(expected)
     except pa.ArrowInvalid as error:
@@ -99,7 +100,8 @@ def fit(column: pa.ChunkedArray, expected: pa.DataType) -> pa.ChunkedArray:
 
 
 def first_misfit(column: pa.ChunkedArray, expected: pa.DataType) -> int:
-    """The place of the first value that does not fit, in a column that does not; by bisection, so a few casts."""
+    """The place of the first value that does not fit, in a column that does not fit. Cost: a bisection, so a few
+    casts."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""A function as a sink."""
+"""A sink that calls a user's function with each change of a view."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ def foreach(
 
     ``change`` has the view's columns and ``_diff``. With ``ids`` each row has a stable id, ``_id``, and is one copy
     (``_diff`` is 1 or -1); a call that is made again has the same rows with the same ids, in the same order. A function
-    that is new to a view is first given the view's contents, change by change as far back as the log tells them apart,
-    or as one change.
+    that is new to a view is first given the view's contents: every change since epoch 0 if the log still has them all,
+    else the rows at some epoch as one change, and every change after it.
 
-    **At least once.** A function cannot say what it has dealt with, so after a crash, or after it raised, it may be
-    called again for the last epoch. If that matters, let it remember the greatest ``epoch`` it has dealt with, and skip
-    what is not greater: no number is ever used again for something else. To that end the numbers go on from
-    ``term * 10**12`` when the driver cannot know what was delivered before it (its host was lost, or started again
-    after a crash); ``change.schema.metadata[b"holdfast.epoch"]`` is always the flow's own number. What the function was
-    given of epochs that were lost with a host stays with it: they are run again, under new numbers.
+    **At least once.** A function cannot say which epochs it has handled, so after a crash, or after it raised, it may
+    be called again for the last epoch. If that matters, let the function remember the greatest ``epoch`` that it has
+    handled, and return at once for an epoch that is not greater: no number is ever used again for another change. For
+    that reason numbers go on from ``term * 10**12`` when the driver cannot know what was delivered before it (its host
+    was lost, or started again after a crash); ``change.schema.metadata[b"holdfast.epoch"]`` is always the flow's own
+    number. If epochs were lost with a host, they are run again under new numbers; what the function did for the lost
+    ones is not undone.
 
-    **Exactly once.** With ``seen``, a function that returns the greatest ``epoch`` that was dealt with (-1: none), kept
-    in one transaction with its effects. It is asked when the flow is opened, and before a call that raised is made
-    again. This is through crashes of the process. To be exact when the host is lost, too, with epochs that are nowhere
-    else, keep ``change.schema.metadata[b"holdfast.lineage"]`` in the same transaction, and give the last one back with
-    ``lineage``: from it those epochs are computed again as they were. (Without it, a flow whose log ends before what
-    was seen does not open.)
+    **Exactly once.** Give ``seen``, a function that returns the greatest ``epoch`` that was handled (-1: none), kept in
+    one transaction with the effects. It is called when the flow is opened, and before a call that raised is made again.
+    So each epoch takes effect once, through crashes of the process. To be exact also when a host is lost with epochs
+    that are nowhere else, keep ``change.schema.metadata[b"holdfast.lineage"]`` in the same transaction, and return the
+    last one from ``lineage``: with it those epochs are computed again exactly. (Without it, a flow whose log ends
+    before the epoch that ``seen`` returns does not open.)
 
-    **By ids.** ``ids`` also says that the receiver drops ids that it has (a unique key in a database). Then it is
-    exact, too, although the function is called at least once, unless epochs were lost with a host.
+    **By ids.** ``ids`` also says that the receiver drops ids that it has already (a unique key in a database). Then the
+    result is exact, too, although the function is called at least once, unless epochs were lost with a host.
     """
     return Foreach(function, seen, lineage, ids=ids)
 

@@ -1,10 +1,10 @@
 """Rows pushed from code: ``flow.input``.
 
-Every call of ``insert``, ``delete`` or ``update`` is one **change**, checked and converted to Arrow at the call, so
-that a wrong row is the caller's error and never the epoch's. Changes wait in order. An offer is a prefix of them, made
-of whole calls: an update is never torn in two. Offers count changes over the flow's whole life; the rows themselves
-wait in memory until an epoch took them, and are then in the log, which is where a replay finds them (``replayable`` is
-False).
+Every call of ``insert``, ``delete`` or ``update`` is one **change**. It is checked and converted to Arrow at the call,
+so that a wrong row raises in the caller and never fails an epoch. Changes wait in order. An offer is a prefix of the
+waiting changes, and holds whole changes: an update is never split over two epochs. Offers number the changes over the
+flow's whole life. The rows themselves wait in memory until an epoch took them; from then on they are in the log, from
+which a replay reads them (``replayable`` is False).
 
 All methods may be called from any thread, also while an epoch runs, and from the functions of sinks.
 """
@@ -31,11 +31,11 @@ from holdfast.plan.types import arrow_type
 from holdfast.trace.physical import Bools
 
 PART_BYTES = 16 << 20
-"""Parts travel with the task that reads them; larger ones would make the task itself slow to ship."""
+"""Bytes in a part, at most: a part travels inside the task that reads it, and large tasks are slow to send."""
 
 
 class Pending(NamedTuple):
-    """What waits for an epoch."""
+    """The number of changes, inserted rows and deleted rows that no epoch has taken yet."""
 
     changes: int
     inserted: int
@@ -43,13 +43,13 @@ class Pending(NamedTuple):
 
 
 class PushedRows(Source):
-    """A collection whose rows come from code: what `Input` and `KeyedInput` have in common."""
+    """A collection whose rows come from code: the common base of `Input` and `KeyedInput`."""
 
     origin = "rows that code pushes"
     replayable = False
 
     def __init__(self, name: str, fields: tuple[Field, ...], unique: tuple[str, ...] = ()) -> None:
-        """``unique``: the columns that are a record's id, if each counts once."""
+        """``unique``: the columns of a record's id, if the input counts each record once."""
         self.name = name
         self.fields = fields
         self._unique = unique
@@ -58,15 +58,15 @@ class PushedRows(Source):
         self._offer: Offer | None = None
         self._offered: list[pa.Table] = []
         self._discarded: Offer | None = None
-        """What was offered when it was discarded: an epoch that is about to read it finds nothing in it."""
+        """The offer whose changes were discarded: an epoch that is about to read that offer gets no rows."""
 
         self._taking = False
-        """Whether an epoch has begun to read what is offered, and has neither counted nor failed yet."""
+        """Whether an epoch has begun to read the offered changes, and has neither counted nor failed yet."""
 
         self._waiting: list[pa.Table] = []
         self._closed = ""
         self._rejected = False
-        """Whether the last offer was in no epoch, since something failed: a row of it, maybe."""
+        """Whether the epoch of the last offer failed, maybe because of a row in the offer."""
 
     def __repr__(self) -> str:
         fields = self.fields if self.versions is None else self.versions.fields
@@ -75,8 +75,9 @@ class PushedRows(Source):
         return f"{type(self).__name__}('{self.name}': {columns}{key})"
 
     def discard(self) -> Pending:
-        """Forget all changes that no epoch has taken, and say how many. For a change that fails every epoch. Those that
-        an epoch is at work on just now are its own: they stay if it succeeds, and wait again if it fails.
+        """Forget all changes that no epoch has taken, and return how many there were. Use it for a change that fails
+        every epoch. Changes that a running epoch reads are not forgotten: they count if that epoch succeeds, and wait
+        again if it fails.
 
         From any thread; it waits for no epoch."""
         with self._lock:
@@ -105,12 +106,12 @@ class PushedRows(Source):
         with self._lock:
             self._next = offer["first"] + offer["changes"]
             self._rejected = False
-            # An offer of the past has nothing waiting here.
+            # The rows of an offer of a past epoch do not wait here.
             if offer == self._offer:
                 self._offer, self._offered, self._taking = None, [], False
 
     def reject(self, offer: Offer, error: Exception) -> bool:
-        # The offer was in no epoch. The next one takes what was pushed since as well: it may put things right.
+        # No epoch took the offer. The next offer also holds what was pushed since: that may repair a wrong change.
         with self._lock:
             if offer == self._offer:
                 self._offer, self._offered, self._waiting = None, [], self._offered + self._waiting
@@ -133,11 +134,11 @@ class PushedRows(Source):
         return [InlinePart(_encoded(piece)) for piece in _cut(rows)]
 
     def _rows(self, changes: Sequence[pa.Table], first: int) -> pa.Table:
-        """The rows of changes, the first of which has the number ``first``."""
+        """The rows of ``changes``, of which the first has the number ``first``."""
         raise NotImplementedError
 
     def close(self, why: str) -> None:
-        """Take no more rows: nobody would ever take them from here."""
+        """Refuse rows from now on, for the reason ``why``: no epoch would ever take them from this input."""
         self._closed = why
 
     def _add(self, change: pa.Table) -> None:
@@ -160,11 +161,11 @@ class PushedRows(Source):
 
 
 class Input(PushedRows):
-    """A collection whose rows come from code."""
+    """A collection whose rows come from code, as insertions and deletions of whole rows."""
 
     retracts = True
 
-    if not TYPE_CHECKING:  # a type checker says itself what an input has not
+    if not TYPE_CHECKING:  # a type checker reports missing methods by itself
 
         def __getattr__(self, verb: str) -> NoReturn:
             if verb in ("upsert", "delete_keys"):
@@ -176,7 +177,7 @@ class Input(PushedRows):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{verb}'", name=verb, obj=self)
 
     def apart(self) -> Input:
-        """Another input that is declared alike, for another flow. From any thread."""
+        """A new, empty input with the same declaration, for another flow. From any thread."""
         return Input(self.name, self.fields, self._unique)
 
     def insert(self, rows: Any) -> None:
@@ -186,14 +187,15 @@ class Input(PushedRows):
         self._push((rows, 1))
 
     def delete(self, rows: Any) -> None:
-        """Remove rows, given in full. A row that is not there fails the epoch that finds out; `discard` it then.
+        """Remove rows, given in full. A row that is not there fails the epoch that takes the change; then call
+        `discard`.
 
         From any thread; it waits for no epoch."""
         self._push((rows, -1))
 
     def update(self, old: Any, new: Any) -> None:
-        """Remove ``old`` and add ``new``, in the same epoch. Not where records count once by their id: a new record
-        needs a new one.
+        """Remove ``old`` and add ``new``, in the same epoch. Raises `InputError` if the input counts each record once
+        by its id: there a new record needs a new id.
 
         From any thread; it waits for no epoch."""
         if self._unique:
@@ -217,9 +219,9 @@ class Input(PushedRows):
 
 
 class KeyedInput(PushedRows):
-    """A collection whose rows come from code, one for each key."""
+    """A collection whose rows come from code, with one row for each key."""
 
-    if not TYPE_CHECKING:  # a type checker says itself what an input has not
+    if not TYPE_CHECKING:  # a type checker reports missing methods by itself
 
         def __getattr__(self, verb: str) -> NoReturn:
             if verb in ("insert", "delete", "update"):
@@ -236,7 +238,7 @@ class KeyedInput(PushedRows):
         self.on_missing = on_missing
 
     def apart(self) -> KeyedInput:
-        """Another input that is declared alike, for another flow. From any thread."""
+        """A new, empty input with the same declaration, for another flow. From any thread."""
         return KeyedInput(self.name, self.versions, self.on_missing)
 
     @property
@@ -245,18 +247,19 @@ class KeyedInput(PushedRows):
         return self.versions.key
 
     def upsert(self, rows: Any) -> None:
-        """Set rows: each takes the place of the row of its key, if there is one. In what is pushed between two epochs,
-        and inside a call, the later one counts; with ``order_by``, the one that is later by that column. Rows come as
-        for `Input.insert`. Takes effect in the next epoch.
+        """Set rows: each replaces the row of its key, if there is one. If a key occurs twice in a call, or between two
+        epochs, its last row counts; with ``order_by``, the row that is last by that column. Rows come as for
+        `Input.insert`. Takes effect in the next epoch.
 
         From any thread; it waits for no epoch."""
         table = to_arrow(rows, self.versions.fields, subject=f"input '{self.name}'")
         self._add(self._change(table, np.zeros(table.num_rows, np.bool_), strict=False))
 
     def delete_keys(self, keys: Any, on_missing: OnMissing | None = None) -> None:
-        """Remove the rows of these keys: values (a key of one column), tuples in the order of the key's columns, dicts,
-        or a table of these columns. With ``order_by`` each also says when: the order column comes behind the key. A key
-        that is not there fails the epoch that finds out (`discard` it then), unless ``on_missing="ignore"``.
+        """Remove the rows of these keys: values (for a key of one column), tuples in the order of the key's columns,
+        dicts, or a table of these columns. With ``order_by`` a key also needs a value of the order column, after the
+        key's columns. A key that is not there fails the epoch that takes the change (then call `discard`), unless
+        ``on_missing="ignore"``.
 
         From any thread; it waits for no epoch."""
         subject = f"input '{self.name}'"
@@ -287,7 +290,8 @@ class KeyedInput(PushedRows):
 
 
 def same_input(known: Input | KeyedInput, declared: Input | KeyedInput) -> bool:
-    """Whether an input is declared again as it is; what it does about missing keys may change."""
+    """Whether ``declared`` is the same declaration as ``known``. What it says about missing keys may differ, and is
+    taken over into ``known``."""
     if (known.fields, known.versions) != (declared.fields, declared.versions):
         return False
     if isinstance(known, KeyedInput) and isinstance(declared, KeyedInput):
@@ -297,7 +301,7 @@ def same_input(known: Input | KeyedInput, declared: Input | KeyedInput) -> bool:
 
 @dataclass(frozen=True)
 class InlinePart:
-    """Rows that are in the part itself, as an Arrow IPC stream."""
+    """A part that holds its rows itself, as an Arrow IPC stream."""
 
     buffer: bytes
 
@@ -316,9 +320,9 @@ def _counted(changes: Sequence[pa.Table]) -> Pending:
 
 
 def _net(rows: pa.Table) -> pa.Table:
-    """The change without the copies of rows that it both inserts and deletes, so that no expression can fail on them.
+    """The change without copies of rows that it both inserts and deletes, so that no expression can fail on them.
 
-    Cost: a text for every row that is deleted, and for every one that may be one of them.
+    Cost: a text for every deleted row, and for every inserted row that may be equal to a deleted one.
     """
     gone = rows.filter(pc.less(rows.column("_diff"), 0))
     maybe = pc.greater(rows.column("_diff"), 0)

@@ -1,11 +1,11 @@
-"""A source whose rows are versions of a key: another source, and where each of its rows came.
+"""A source whose rows are versions of a key: it wraps an inner source, and adds to each row the place at which it came.
 
-An offer is the other source's, with a number that grows: ``{"at": n, "of": offer}``. Folded offers have the number of
-the first that is in them, and the last (``"upto"``); the other source keeps the order of what it folds. So what came
-later has a greater place than what came before, also in a history that is read as one: (offer, part), block, row.
+An offer is the inner source's offer with a growing number: ``{"at": n, "of": offer}``. A folded offer has the number of
+the first offer in it, and the number of the last one (``"upto"``); the inner source folds offers in order. So a later
+row always has a greater place (offer and part, block, row) than an earlier row, also when folded offers are read.
 
-A row that the source takes back (``_diff`` below 0) deletes its key. Where the source does not say that its rows come
-in the order in which they happened (``in_order``), deletions of an offer come before its other rows.
+A row that the source deletes (``_diff`` below 0) deletes its key. If the inner source does not say that its rows come
+in the order in which they happened (``in_order``), the deletions of an offer come before its other rows.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from holdfast.operators.latest import DELETED, PLACE, STRICT
 from holdfast.plan.expression import quoted
 
 _PARTS = 1 << 24
-"""More parts than an offer has."""
+"""A bound that the number of parts of an offer never reaches."""
 
 
 class KeyedSource(Source):
-    """``inner``, whose rows are versions of a key."""
+    """The source ``inner``, whose rows become versions of a key."""
 
     def __init__(self, subject: str, inner: Source, key: Any, order_by: Any, on_missing: Any) -> None:
         if isinstance(inner.versions, Quarantined):
@@ -121,14 +121,14 @@ def _last(offer: Offer) -> int:
 
 @dataclass(frozen=True)
 class VersionsPart:
-    """A part of a source as versions: its rows, in order, at one place."""
+    """A part of the inner source, whose rows become versions at one place, in order."""
 
     part: Part
     versions: Versions
     strict: bool
     place: int
     removal: int | None
-    """The place of deletions, if they come before all else."""
+    """The place of deletions, if they come before all other rows of the offer; None if they keep their order."""
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
         width = len(self.versions.fields)

@@ -1,7 +1,7 @@
 """Parquet files, read by the tasks themselves with Arrow: no row passes through the JVM.
 
-A footer is checked on the driver before an epoch starts, so that a truncated file, a missing column or a wrong type is
-found while nothing has happened yet. A file is cut into parts at its row groups.
+The driver checks each footer before an epoch starts, so that a truncated file, a missing column or a wrong type is
+found before any work is done. A file is cut into parts at its row groups.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 
 PART_BYTES = 32 << 20
-"""A part is closed when its row groups reach this size (compressed). Smaller ones would not pay for a task."""
+"""Compressed bytes of row groups at which a part is complete. Smaller parts would not be worth a task."""
 
 _BATCH_ROWS = 1 << 19
 
 
 @dataclass(frozen=True)
 class Footer:
-    """What the driver keeps of a file's footer."""
+    """The facts that the driver keeps of a file's footer."""
 
     schema: pa.Schema
     groups: tuple[int, ...]
@@ -38,11 +38,11 @@ class Footer:
 
     rows: int
     counts: tuple[int, ...] = ()
-    """The rows of each row group."""
+    """The number of rows of each row group."""
 
 
 def read_footer(path: str, access: FileAccess = LOCAL) -> Footer:
-    """Raises `BadFile` when there is none, as in a truncated file."""
+    """Read the footer of a file. Raises `BadFile` if it has none, as a truncated file."""
     try:
         with _opened(path, access) as file:
             metadata = file.metadata
@@ -54,8 +54,8 @@ def read_footer(path: str, access: FileAccess = LOCAL) -> Footer:
 
 
 def check_schema(path: str, found: pa.Schema, fields: Sequence[Field], lenient: bool = False) -> None:
-    """Raise `SchemaError` unless the file has every declared column, in a type that can fit; ``lenient``: it may lack
-    some."""
+    """Raise `SchemaError` unless the file has every declared column, in a type that can fit. With ``lenient`` columns
+    may be missing."""
     for field in fields:
         places = found.get_all_field_indices(field.name)
         if lenient and not places:
@@ -77,7 +77,7 @@ def check_schema(path: str, found: pa.Schema, fields: Sequence[Field], lenient: 
 
 
 def misfit(path: str, column: str, expected: str, found: str) -> SchemaError:
-    """The error for a column of a file that does not fit."""
+    """The error for a file's column that does not fit its declared type."""
     return SchemaError(
         f"file {path!r}: column {column!r}: expected {expected}, {found}",
         path=path,
@@ -95,13 +95,13 @@ class ParquetPart:
     groups: tuple[int, ...]
     fields: tuple[Field, ...]
     size: tuple[int, int] = (0, 0)
-    """Rows and compressed bytes, as the footer has them."""
+    """Rows and compressed bytes, from the footer."""
 
     said: tuple[tuple[Field, str | None], ...] = ()
-    """The columns that the file's directories say, with their values."""
+    """The columns whose values are in the file's directory names, with these values."""
 
     lenient: bool = False
-    """Whether a column that the file lacks is NULL."""
+    """Whether the file may lack a declared column, which is then NULL."""
 
     access: FileAccess = LOCAL
 
@@ -110,8 +110,7 @@ class ParquetPart:
         path = self.file.path
         try:
             with _opened(path, self.access) as file:
-                # A file that is exchanged for another of the same size and time is still no reason to read wrong
-                # columns.
+                # Checked again: the file may have been replaced by another one of the same size and time of change.
                 inside = self._inside()
                 check_schema(path, file.schema_arrow, inside, self.lenient)
                 names = [field.name for field in inside if field.name in file.schema_arrow.names]
@@ -169,7 +168,7 @@ def cut(
 
 def _opened(path: str, access: FileAccess = LOCAL) -> pq.ParquetFile:
     # Old writers' 96-bit times are read as nanoseconds by default, which end in the year 2262. The file is not mapped
-    # into memory: if somebody cuts it off while it is read, that must be an error and not the end of the process.
+    # into memory: a file that is truncated while it is read must raise an error, and not kill the process.
     place = access.opened(path) if access.is_remote(path) else path
     return pq.ParquetFile(place, memory_map=False, coerce_int96_timestamp_unit="us")
 

@@ -1,4 +1,4 @@
-"""Columns that directories say: ``date=2024-05-01/`` in the path of a file is a column of all its rows."""
+"""Columns whose values are in directory names: ``date=2024-05-01/`` in the path of a file is a column of its rows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 
 _AS_THEY_ARE = "!$&'()*+,;=:@-._~"
-"""What stays as it is in the path of a URL, beside letters and digits."""
+"""The characters that are not escaped in the path of a URL, beside letters and digits."""
 
 NOTHING = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive and Spark write for NULL."""
+"""The value that Hive and Spark write for NULL."""
 
 
 def values_in(path: str, fields: Sequence[Field]) -> tuple[str | None, ...]:
-    """What the directories of ``path`` say of these columns. `BadFile` if one is not said, or does not fit its type."""
+    """The values of these columns in the directory names of ``path``, as texts. Raises `BadFile` if one is missing or
+    does not fit its type."""
     said = dict(part.partition("=")[::2] for part in path.split("/")[:-1] if "=" in part)
     found: list[str | None] = []
     for field in fields:
@@ -46,7 +47,7 @@ def values_in(path: str, fields: Sequence[Field]) -> tuple[str | None, ...]:
 
 
 def constant(value: str | None, field: Field, rows: int) -> pa.Array:
-    """A column that has one value."""
+    """A column of ``rows`` rows that all have the value ``value``."""
     kind = arrow_type(field.type)
     one = pa.array([value], pa.string())
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -56,9 +57,9 @@ def constant(value: str | None, field: Field, rows: int) -> pa.Array:
 
 
 def spark_column(field: Field) -> str:
-    """The same for Spark, of the column ``_path``, which is the path as a URL has it."""
+    """A Spark expression for the value of ``field`` in the column ``_path``, which holds a file's path as a URL."""
     name = re.escape(quote(field.name, safe=_AS_THEY_ARE)).replace("\\", "\\\\").replace("'", "\\'")
     text = f"regexp_extract(_path, '.*/{name}=([^/]*)/', 1)"
-    for _ in range(2):  # once for the URL, once for what Hive and Spark write for characters such as a colon
+    for _ in range(2):  # once for the URL, once because Hive and Spark escape characters such as a colon
         text = f"url_decode(replace({text}, '+', '%2B'))"
     return f"CAST(nullif({text}, '{NOTHING}') AS {field.type}) AS {quoted(field.name)}"

@@ -1,16 +1,16 @@
 """Rows that code pushes, as Arrow columns of the declared types.
 
-Rows come as tuples, dicts, Rows, named tuples, data classes, or as a table: Arrow, pandas, Polars (and whatever else
-gives Arrow's C stream), Spark. Wherever there are names, values are matched by name, in structs inside rows too; only
-plain tuples and lists are matched by position.
+Rows come as tuples, dicts, Rows, named tuples, data classes, or as a table: Arrow, pandas, Polars (and any other object
+with Arrow's C stream), Spark. Values that have names are matched by name, in structs inside rows too; only plain tuples
+and lists are matched by position.
 
-Arrow's own conversion is too kind for a schema (1.5 becomes the integer 1, 3 becomes a date), so Python values are
-first checked by their classes: one pass at C speed over each column collects the set of classes, and the set decides.
-Only when something is wrong is a column gone through value by value, to name the row.
+Arrow's own conversion is too lenient for a schema (1.5 becomes the integer 1, 3 becomes a date). So the classes of
+Python values are checked first: one pass at C speed over each column collects the set of classes, and the set decides.
+A column is checked value by value only after that failed, in order to name the row.
 
-Python numbers that are exact in the declared type fit it (an int in a double column); a bool is no number. A datetime
-without a zone is UTC; one with a zone is no ``timestamp_ntz``, which has none. None is NULL, and so are pandas' NA and
-NaT wherever they come; NaN is NULL in pandas' own tables only.
+A Python number fits a type in which it is exact (an int in a double column); a bool is not a number. A datetime without
+a zone is UTC; a datetime with a zone does not fit ``timestamp_ntz``, which has no zone. None is NULL, and so are
+pandas' NA and NaT everywhere; NaN is NULL in tables of pandas only.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _INTEGERS: tuple[type, ...] = (int, np.integer)
 
 
 def to_arrow(rows: Any, fields: Sequence[Field], *, subject: str) -> pa.Table:
-    """``rows`` as a table of the types of ``fields``. ``subject`` says in errors whose rows they are (``input
-    'orders'``).
+    """``rows`` as a table of the types of ``fields``. Raises `SchemaError` if they do not fit; its message begins with
+    ``subject`` (``input 'orders'``).
     """
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
@@ -55,18 +55,18 @@ def to_arrow(rows: Any, fields: Sequence[Field], *, subject: str) -> pa.Table:
 
 
 _VALUES = (str, bytes, int, float, decimal.Decimal, datetime.date, datetime.timedelta, np.generic)
-"""What stands for itself among keys."""
+"""The classes of plain values of a key of one column."""
 
 
 def as_rows(keys: Any) -> Any:
-    """Keys of one column as rows: plain values become tuples; anything else is as it was."""
+    """Keys of one column as rows: plain values become tuples; anything else is returned unchanged."""
     if not isinstance(keys, list | tuple | set | frozenset | range | np.ndarray):
         return keys
     return [(key,) if isinstance(key, _VALUES) or key is None else key for key in keys]
 
 
 def _of_spark(frame: Any, fields: Sequence[Field], subject: str) -> pa.Table:
-    """The rows of a Spark DataFrame; its names are checked before it is run."""
+    """The rows of a Spark DataFrame. Its column names are checked before it is run."""
     if getattr(frame, "isStreaming", False):
         raise SchemaError(f"{subject}: a streaming DataFrame has no fixed rows; take its batches one by one")
     _check_names(frame.columns, [field.name for field in fields], subject)
@@ -94,7 +94,7 @@ def _columns(rows: list[Any], names: list[str], subject: str) -> list[Sequence[A
                 raise _wrong_names(f"{subject}: row {number}", _names_of(rows[number]), names, row=number)
         if all(isinstance(row, Mapping) for row in given):
             return _columns_of_dicts(given, names, subject)
-        # Plain tuples among them are matched by position all the same.
+        # Some rows are plain tuples, which are matched by position; rows with names become tuples in that order.
         for number, row in enumerate(given):
             if isinstance(row, Mapping):
                 _check_names(list(row.keys()), names, f"{subject}: row {number}", row=number)
@@ -104,15 +104,15 @@ def _columns(rows: list[Any], names: list[str], subject: str) -> list[Sequence[A
 
 
 def _is_named(kind: type) -> bool:
-    """Whether values of this class may bring names along."""
+    """Whether values of this class may have names for their members."""
     if issubclass(kind, Mapping) or dataclasses.is_dataclass(kind):
         return True
-    # PySpark's Row is known by its class's name: nothing here imports PySpark.
+    # PySpark's Row is recognised by the name of its class, since this module does not import PySpark.
     return issubclass(kind, tuple) and (hasattr(kind, "_fields") or any(one.__name__ == "Row" for one in kind.__mro__))
 
 
 def _by_name(value: Any) -> Any:
-    """A row, or a struct, that brings names along as a mapping; any other as it is."""
+    """A row or struct with names as a mapping; any other value unchanged."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, tuple):
@@ -124,7 +124,7 @@ def _by_name(value: Any) -> Any:
 
 
 def _names_of(value: tuple[Any, ...]) -> list[str]:
-    """The names of a Row that was made with some, or of a named tuple."""
+    """The names of a named tuple or of a Row; an empty list for a Row that was made without names."""
     named: Any = getattr(value, "__fields__", None) or getattr(type(value), "_fields", ())
     return list(named)
 
@@ -185,14 +185,14 @@ def _column(values: Sequence[Any], field: Field, subject: str) -> pa.Array:
                 gap = isinstance(value, float) and value != value
                 detail = "; NULL is written None" if gap else _detail(error)
                 raise _unfit(subject, number, field, _shown(value), detail) from None
-        # Each value fits alone: structs written as dicts in some rows and as tuples in others.
+        # Each value fits by itself, so the column mixes two forms: structs as dicts in some rows, as tuples in others.
         raise SchemaError(
             f"{subject}: column {field.name!r}: write its values all in one way", column=field.name
         ) from None
 
 
 def _with_names(value: Any, kind: pa.DataType) -> Any:
-    """A nested value in which every struct that brings names along is a mapping."""
+    """A nested value in which every struct with names is a mapping."""
     types = pa.types
     if value is None or not types.is_nested(kind):
         return None if _is_gap(type(value)) else value
@@ -217,7 +217,8 @@ def _with_names(value: Any, kind: pa.DataType) -> Any:
 
 
 def _is_gap(kind: type) -> bool:
-    """Whether it is the class of pandas' NA or NaT. It is known by its name: nothing here imports pandas."""
+    """Whether ``kind`` is the class of pandas' NA or NaT. It is recognised by its name, since this module does not
+    import pandas."""
     return kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas.")
 
 
@@ -240,7 +241,7 @@ def _converted(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _check_classes(values: Iterable[Any], kind: pa.DataType) -> None:
-    """Raise `Misfit` unless every value is of a class that may stand for ``kind``; nested values too."""
+    """Raise `Misfit` unless every value, also inside nested values, is of a class that fits ``kind``."""
     held = values if isinstance(values, Sequence) else list(values)
     classes = set(map(type, held)) - {_NOTHING}
     allowed, refused = _classes(kind)
@@ -274,7 +275,7 @@ def _member(value: Any, name: str, place: int, kind: pa.StructType) -> Any:
 
 
 def _classes(kind: pa.DataType) -> tuple[tuple[type, ...], tuple[type, ...]]:
-    """The classes whose values may stand for ``kind``, and subclasses of them that may not."""
+    """The classes whose values fit ``kind``, and subclasses of these whose values do not."""
     types = pa.types
     if types.is_boolean(kind):
         return _BOOLEANS, ()
@@ -332,7 +333,7 @@ def _from_pandas(rows: Any, fields: Sequence[Field], subject: str) -> pa.Table:
             continue
         try:
             if series.dtype.kind == "f" and pa.types.is_integer(kind):
-                # A pandas column of integers with gaps is one of floats.
+                # pandas stores a column of integers with missing values as floats.
                 columns.append(pa.array(series, type=kind, from_pandas=True))
             else:
                 columns.append(fit(pa.chunked_array([pa.array(series, from_pandas=True)]), kind))

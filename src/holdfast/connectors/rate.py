@@ -2,7 +2,8 @@
 
 Row ``i`` is a pure function of ``i`` and the seed: its columns come from a counter-based mixer (splitmix64), so any
 part of any offer can be made anywhere, in any order, with vectorised arithmetic alone. The mixer is written out here
-and not taken from a library, since a stream that changed with a version would break the promise that an offer is.
+and not taken from a library: if another version of a library gave other numbers, an offer would no longer have the same
+rows.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def rate(rows_per_epoch: int, keys: int = 1000, seed: int = 0, epochs: int | Non
     """``rows_per_epoch`` rows in every epoch: ``id bigint, key bigint, value double, at timestamp``.
 
     ``id`` counts from 0, ``key`` is uniform in [0, keys), ``value`` in [0, 1), and ``at`` is a millisecond later for
-    every row. After ``epochs`` epochs it is idle; with None it never is, so run such a flow with ``epochs=`` or until
-    stopped.
+    every row. After ``epochs`` epochs the source is idle; with None it is never idle, so run such a flow with
+    ``epochs=`` or until stopped.
     """
     return Rate(rows_per_epoch, keys, seed, epochs)
 
@@ -58,7 +59,7 @@ class Rate(Source):
 
     def advance(self, offer: Offer) -> None:
         self._next = offer["to"]
-        # A folded offer says how many it stands for, from the first on.
+        # A folded offer says how many epochs have taken offers up to it, since the first.
         self._done = offer.get("epochs", self._done + 1)
 
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
@@ -74,8 +75,8 @@ class Rate(Source):
         return folded
 
     def parts(self, offer: Offer) -> list[Part]:
-        # Keys and seed are in the offer: a flow that is declared again with others must still replay the past as it
-        # was.
+        # Keys and seed are in the offer: a flow that is declared again with other ones must still replay past epochs
+        # exactly.
         start, stop = offer["from"], offer["to"]
         return [
             RatePart(first, min(first + PART_ROWS, stop), offer["keys"], offer["seed"])
@@ -104,7 +105,7 @@ class RatePart:
 
 
 def _mixed(place: np.ndarray, seed: int, stream: int) -> np.ndarray:
-    """64 well mixed bits for each place: splitmix64, started at a point that seed and stream decide."""
+    """64 well mixed bits for each place: splitmix64, started at a point that depends on seed and stream."""
     start = _scrambled(np.array([2 * seed + stream], dtype=np.int64).astype(np.uint64))
     return _scrambled(start + place.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
 

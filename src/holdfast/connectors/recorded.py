@@ -1,7 +1,7 @@
-"""A source of a branch: it reads what was offered to the main line, and offers nothing by itself.
+"""A source of a branch: it reads offers that the main line took, and makes no offers itself.
 
-A branch takes what the main line took (`Branch.replay`), so its sources must not look for more: the main line's own
-would be told of it. Offers say all that is needed to read them again.
+A branch replays the offers that the main line took (`Branch.replay`), so its sources must not poll for more input: a
+poll would change the main line's source. An offer holds all that is needed to read it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from holdfast.connectors.source import Offer, Part, Source
 
 
 class Recorded(Source):
-    """``source``, as far as it was recorded."""
+    """Reads the recorded offers of ``source``, a source of the main line."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -63,8 +63,8 @@ class Recorded(Source):
 
 
 def for_branch(source: Source) -> Source:
-    """The source of a branch that stands for a source of the main line: an input of its own for rows that code pushes,
-    else what was recorded."""
+    """The source of a branch that replaces a source of the main line: for an input of pushed rows, a new input of the
+    branch; for any other source, one that reads recorded offers."""
     if isinstance(source, Input | KeyedInput):
         return source.apart()
     return source if isinstance(source, Recorded) else Recorded(source)

@@ -1,12 +1,12 @@
-"""A directory of files on another filesystem: S3, HDFS, GCS, SFTP, whatever pyarrow or fsspec can open.
+"""A directory of files on another filesystem: S3, HDFS, GCS, SFTP, or any other that pyarrow or fsspec can open.
 
-A file there is named by the address of the directory, without credentials and options, and its path below it:
-``s3://bucket/in/a.json``. That name is in offers and in messages. The filesystem itself is opened by each process that
-needs it, as a log's is (`log.filesystem_location`).
+A file is named by the address of the directory, without credentials and options, and its path below it:
+``s3://bucket/in/a.json``. Offers and messages hold that name. Each process that needs the filesystem opens it itself,
+like the locations of a log (`log.filesystem_location`).
 
-Directories of object stores have no time of change, so every look lists them whole. A filesystem that cannot be reached
-says nothing about the files: each failure but "not found" is an `OSError` with an ``errno``, which callers take for
-"not now" and never for a bad file.
+Directories of object stores have no time of change, so every poll lists them whole. A filesystem that cannot be reached
+says nothing about its files: each failure except "not found" is an `OSError` with an ``errno``, which callers treat as
+"cannot be read now" and never as a bad file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _QUERY = re.compile(r"\?(?=[A-Za-z_]\w*=[^/]*$)")
 _WITH_DIRECTORIES = ("sftp", "ssh", "ftp", "hdfs", "viewfs", "webhdfs", "smb", "local", "memory")
-"""Filesystems in which an empty directory is there. In an object store, nothing says that one is."""
+"""Filesystems in which an empty directory exists. An object store does not know whether an empty directory exists."""
 
 
 def is_remote(path: object) -> bool:
@@ -40,7 +40,8 @@ def is_file_uri(path: object) -> bool:
 
 
 def split_query(address: str) -> tuple[str, str]:
-    """An address, and its options from the question mark on. A question mark elsewhere is part of a pattern."""
+    """Split an address into the address itself and its options, from the question mark on. A question mark that does
+    not begin options is part of a pattern."""
     found = _QUERY.search(address)
     return (address, "") if found is None else (address[: found.start()], address[found.start() :])
 
@@ -51,10 +52,10 @@ class RemoteDirectory:
     def __init__(self, location: Location) -> None:
         self._location: FilesystemLocation = _filesystem(location)
         self.path = split_query(location.uri)[0].rstrip("/")
-        """The first part of the names of all files here."""
+        """The address without options: the beginning of the names of all files of this directory."""
 
     def check(self) -> None:
-        """Raise `DeclarationError` if there is no such place, or it cannot be looked at."""
+        """Raise `DeclarationError` if the place does not exist or cannot be read."""
         from pyarrow import fs as arrow_fs
 
         try:
@@ -71,7 +72,7 @@ class RemoteDirectory:
             )
 
     def listed(self, recursive: bool) -> Iterator[tuple[str, int, int]]:
-        """Path, size and time of change (0 if it is not known) of each file here."""
+        """Yield name, size and time of change (0 if it is not known) of each file in this directory."""
         from pyarrow import fs as arrow_fs
 
         with self._using("list", "") as opened:
@@ -89,7 +90,8 @@ class RemoteDirectory:
         yield from described
 
     def described(self, path: str) -> tuple[int, int]:
-        """Size and time of change of a file. Raises `FileNotFoundError`."""
+        """Size and time of change of a file. Raises `FileNotFoundError` if there is none, and other `OSError`s if that
+        cannot be found out."""
         from pyarrow import fs as arrow_fs
 
         with self._using("look at", path) as opened:
@@ -100,7 +102,7 @@ class RemoteDirectory:
             return _outside(found)
 
     def opened(self, path: str) -> RemoteFile:
-        """A file, to be read."""
+        """Open a file for reading."""
         with self._using("open", path) as opened:
             return RemoteFile(opened.files.open_input_file(self._inside(path, opened.root)), path)
 
@@ -128,12 +130,12 @@ def _filesystem(location: Location) -> FilesystemLocation:
 
 
 def remote_directory(place: str | Location) -> RemoteDirectory:
-    """The directory at an address, or at a place that ``hf.location`` made. `DeclarationError` if there is none."""
+    """The directory at an address or a location. Raises `DeclarationError` if it cannot be one."""
     return RemoteDirectory(located(place))
 
 
 def located(place: str | Location) -> Location:
-    """The place at an address. `DeclarationError` if there can be none."""
+    """The location at an address. Raises `DeclarationError` if the address cannot be one."""
     try:
         return open_location(place)
     except StoreError as error:
@@ -145,7 +147,8 @@ def _outside(info: Any) -> tuple[int, int]:
 
 
 class RemoteFile:
-    """A file on another filesystem as Python's files are. What fails is an `OSError` with an ``errno``."""
+    """A file on another filesystem, with the interface of Python's files. A failure is an `OSError` with an
+    ``errno``."""
 
     closed = False
 
@@ -181,7 +184,7 @@ class RemoteFile:
         return False
 
     def flush(self) -> None:
-        """There is nothing to write."""
+        """Do nothing: the file is only read."""
 
     def close(self) -> None:
         self.closed = True
@@ -201,5 +204,5 @@ class RemoteFile:
             return retrying(work)
         except FileNotFoundError:
             raise
-        except Exception as error:  # plugins raise their own
+        except Exception as error:  # plugins raise errors of their own
             raise OSError(errno.EIO, str(error).split("\n", 1)[0], self._path) from error

@@ -1,12 +1,11 @@
-"""A file, a directory or a query whose result is replaced as a whole: the difference to the version before is the
-change.
+"""A file, a directory or a query whose result is replaced as a whole: a change is the difference of two versions.
 
-An offer is a version: its number, and for files what they are. What is there is looked at no more often than every so
-many seconds. Files are compared by name, size and time of change first, and if these differ by content: files that were
-written again with the same content are no new version. A query says nothing of itself: each look is a version, and
-rows that are the same in both cancel.
+An offer is a version: its number and, for files, the files. The source looks for a new version at most every ``every``
+seconds. Files are compared by name, size and time of change first, and if these differ by content: files that were
+written again with the same content are not a new version. A query does not tell whether its result changed: each look
+is a new version, and rows that are in both versions cancel.
 
-Versions of the past cannot be read again, so the rows of the last one are in the log (`operators.replaced`).
+Past versions cannot be read again, so the log keeps the rows of the last version (`operators.replaced`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import ddl_type
 
 _TICK = 2.0
-"""Seconds: no filesystem's times are coarser."""
+"""Seconds: the coarsest resolution of a filesystem's times."""
 
 _QUERY = re.compile(r"\s*(select|with|table|from|values)\b[\s(]", re.I)
 
@@ -51,14 +50,14 @@ def replaced(
     key: str | Sequence[str] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Source:
-    """What is at ``of`` now, as a collection: when it is replaced, the difference is the change.
+    """The current contents of ``of``, as a collection: when they are replaced, the change is the difference.
 
     ``of`` is a file or a directory (``format``, ``schema`` and ``options`` as for `files`), a Spark DataFrame, which is
-    run again each time, or the text of a query over tables that the Spark session has (then ``schema`` says its
-    columns). It is looked at every ``every`` seconds (``"10s"``, ``"5m"``). Files count as replaced when their content
-    is another. ``key``: columns by which rows are unique; a version in which they are not is refused.
+    run again each time, or the text of a query over tables of the Spark session (then ``schema`` gives its columns).
+    It is looked at every ``every`` seconds (``"10s"``, ``"5m"``). Files count as replaced when their content differs.
+    ``key``: columns by which rows are unique; a version in which they are not is refused.
 
-    A version must be there whole when it is looked at: write it beside, and rename it.
+    A version must be complete when it is looked at: write it to another place, and rename it.
     """
     every = arguments.number("replaced", "every", every) if not isinstance(every, str) else _seconds(every)
     if schema is not None:
@@ -88,14 +87,14 @@ def _seconds(text: str) -> float:
 
 
 class _OfFiles:
-    """The files of a version: read as a source that has taken none before."""
+    """The files of a version, read by a source of files that has not taken any file before."""
 
     def __init__(
         self, path: str | os.PathLike[str], format: Format, schema: str | None, options: Mapping[str, str] | None
     ) -> None:
         def made() -> Files:
             found = Files(path, format, schema, None, "fail", options, "content")
-            found.counts_once = False  # the rows are those of all files that are there
+            found.counts_once = False  # a version holds the rows of all its files, also of equal ones
             return found
 
         self._made: Callable[[], Files] = made
@@ -103,17 +102,19 @@ class _OfFiles:
         self.fields = self._now.fields
         self._zone = "UTC"
         self._checked: tuple[list[File], str] | None = None
-        """The files that were looked at last, from outside, and what their content was; None if one was new then."""
+        """The files found by the last look, and the digest of their content; None if one of them was so young that it
+        may have changed since with the same time of change."""
 
     def in_session(self, zone: str) -> None:
         self._zone = zone
 
     def look(self, known: object) -> Offer | None:
-        """What is there, if it is not the version that is ``known``."""
+        """An offer of the files that are there now; None if they are the version ``known``."""
         fresh = self._made()
         fresh.in_session(self._zone)
         found = fresh.there()
-        # A filesystem may have no times of change, or coarse ones: what is new may be replaced within one.
+        # A filesystem may have no times of change, or coarse ones: a new file may be replaced without a change of its
+        # time.
         recent = (time.time() - _TICK) * 1e9
         timed = all(0 < file.changed < recent for file in found)
         if timed and self._checked == (found, known):
@@ -152,7 +153,7 @@ class _OfFrame:
         )
 
     def frame(self, spark: Any, offer: Offer) -> Any:
-        # Spark may run a frame several times, and a table may change in between.
+        # Spark may run a frame several times, and the result must not change between runs.
         return self._made(spark).localCheckpoint()
 
 
@@ -196,7 +197,7 @@ class Replaced(Source):
         self._offer = None
 
     def reject(self, offer: Offer, error: Exception) -> bool:
-        self._offer = self._looked = None  # it is looked at anew
+        self._offer = self._looked = None  # the next poll looks again
         return False
 
     def parts(self, offer: Offer) -> list[Part]:
@@ -234,7 +235,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Mark:
-    """What says that a version has come."""
+    """A part with one row, which says that a version has come, even if the version has no rows."""
 
     version: int
 

@@ -1,9 +1,9 @@
-"""The same files in several places, read from whichever place can give them.
+"""Copies of the same files in several directories, each file read from any copy that can be read.
 
-A file is known by its name below the places and by its size; its copies are taken to be the same bytes, and a copy of
-another size is passed over. A place that is not there, or a copy that does not read, costs nothing as long as another
-copy does; a task that fails in the middle of a copy goes on in the next one, after the rows that it has read already.
-As many places may be lost as there are copies, less one.
+A file is identified by its name below the directories and by its size. Copies of one size are assumed to have the same
+bytes; a copy of another size is passed over. A missing directory, or a copy that does not read, does no harm as long as
+another copy reads; a task whose copy fails in the middle goes on with the next copy, after the rows that it has read
+already. With *n* copies, *n* - 1 directories may be lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.plan.types import arrow_type
 
 
 class Replicated(Source):
-    """See `holdfast.files`, ``replicas=True``."""
+    """See ``replicas=True`` in `holdfast.files`."""
 
     origin = "copies of files"
     patience = 2.0
@@ -48,7 +48,7 @@ class Replicated(Source):
             raise DeclarationError(f"{self._subject}: none of these directories exists; create one, it may be empty")
         self._taken: set[str] = set()
         self._marks: dict[tuple[int, str], str] = {}
-        """Size and mark → the name of the last file with these that was taken."""
+        """Size and mark → the name of the last taken file with this size and mark."""
         self._offered: Offer | None = None
         self._behind = 0
         self.fields = self._first_schema() if schema is None else parse_schema(schema, subject=self._subject)
@@ -66,7 +66,8 @@ class Replicated(Source):
         )
 
     def _found(self) -> list[tuple[str, list[int]]]:
-        """Name and sizes (of the copies) of all files that no epoch has taken, oldest first."""
+        """Name and sizes of the copies of each file that no epoch has taken, oldest first. Raises `BadFile` if none of
+        the directories can be read."""
         sizes: dict[str, list[int]] = {}
         times: dict[str, int] = {}
         listed = False
@@ -79,7 +80,7 @@ class Replicated(Source):
                     times[name] = min(file.changed, times.get(name, file.changed))
                 listed = True
             except BadFile:
-                continue  # this place is gone; another has the files
+                continue  # this directory cannot be read; another one has the files
         if not listed:
             raise BadFile(f"{self._subject}: none of these places can be read any more", path=self._roots[0])
         return [(name, sizes[name]) for name in sorted(sizes, key=lambda name: (times[name], name))]
@@ -102,7 +103,7 @@ class Replicated(Source):
         return self._offered
 
     def _mark(self, name: str, path: str, size: int) -> str:
-        """The mark of a file (`connectors.file_identity`). Raises if it was taken already, under another name."""
+        """The mark of a file (`connectors.file_identity`). Raises if the file was taken already under another name."""
         try:
             mark = ends_of(path).hex()
         except OSError as error:
@@ -144,7 +145,8 @@ class Replicated(Source):
         return self._behind
 
     def _sound(self, name: str, sizes: Sequence[int]) -> tuple[str, parquet_files.Footer, int]:
-        """A copy that reads, where copies disagree on how long they are."""
+        """Path, footer and size of the first copy that reads, where copies may differ in size. Raises `BadFile` if none
+        does."""
         errors: list[str] = []
         for size in dict.fromkeys(sizes):
             try:
@@ -185,7 +187,7 @@ class ReplicatedPart:
             try:
                 _check_size(path, self.file.size)
                 file = LOCAL.described(path)
-                # The copies are the same bytes, so they come in the same pieces.
+                # Copies have the same bytes, so they are read in the same pieces.
                 for place, table in enumerate(parquet_files.ParquetPart(file, self.groups, self.fields).read(schema)):
                     if place >= done:
                         yield table

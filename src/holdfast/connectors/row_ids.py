@@ -1,11 +1,11 @@
-"""Stable ids of the rows that leave: a receiver that only drops ids it has seen before is exact.
+"""Stable ids of rows that go to sinks: a receiver that drops ids that it has seen before is exact.
 
 An id is a text of four parts, ``<view>-<epoch>-<row>-<copy>``: a hash of the view's name, the flow's number of the
-epoch, a hash of the row, and which of the equal ones it is. A change holds a row *n* times as one row with ``_diff`` =
-*n*; with ids it is *n* rows with ``_diff`` 1, or -1, each with an id of its own.
+epoch, a hash of the row, and a number that tells rows of equal hash apart. A change holds *n* copies of a row as one
+row with ``_diff`` = *n*; with ids they are *n* rows with ``_diff`` 1 or -1, each with its own id.
 
-Invariant: ids are a function of view, epoch and change alone, so every replay gives the same, in the same order. Within
-an epoch no two are equal, also where hashes collide: rows of one hash are counted through in the canonical order of
+Invariant: ids are a function of view, epoch and change alone, so every replay gives the same ids, in the same order.
+Within an epoch no two ids are equal, even if hashes collide: rows of equal hash are numbered in the canonical order of
 their content (`trace.rows.consolidate`). Cost: one sort of the change.
 """
 
@@ -26,14 +26,14 @@ from holdfast.trace.physical import Ints, Words
 from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch
 
 ID = "_id"
-"""The column that they are in."""
+"""The name of the column with the ids."""
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def with_ids(view: str, epoch: int, change: pa.Table) -> pa.Table:
-    """The change (the view's columns and ``_diff``) with an id per copy of a row: the view's columns, ``_id``,
-    ``_diff``; in an order that is a function of the rows."""
+    """The change (the view's columns and ``_diff``) with one row and one id per copy: the view's columns, ``_id`` and
+    ``_diff``, in an order that is a function of the rows."""
     width = change.num_columns - 1
     columns = tuple(physical.plain(change.column(place)) for place in range(width))
     hashes = hash_columns(list(columns), normalise=False, rows=change.num_rows)
@@ -51,13 +51,13 @@ def with_ids(view: str, epoch: int, change: pa.Table) -> pa.Table:
 
 
 def check_no_ids(view: str, fields: Sequence[Field]) -> None:
-    """Raise `SinkError` if a view whose rows get ids has a column of that name."""
+    """Raise `SinkError` if a view whose rows get ids has a column ``_id`` of its own."""
     if any(field.name.lower() == ID for field in fields):
         raise SinkError(f"sink of view '{view}': its rows get a column '{ID}'; rename the view's own", view=view)
 
 
 def _texts(view: str, epoch: int, hashes: Words) -> pa.Array:
-    """The ids of rows with these hashes, which are sorted."""
+    """The ids of rows with these sorted hashes."""
     prefix = f"{hashlib.blake2b(view.encode(), digest_size=8).hexdigest()}-{epoch}-"
     numbers = pa.array(_numbers(hashes), pa.int64()).cast(pa.string())
     return pc.binary_join_element_wise(pa.scalar(prefix), _hexadecimal(hashes), "-", numbers, "")
@@ -72,7 +72,7 @@ def _hexadecimal(words: Words) -> pa.Array:
 
 
 def _numbers(hashes: Words) -> Ints:
-    """Of sorted hashes, the number of each among those equal to it, from 0."""
+    """For each of the sorted ``hashes``, its number among the hashes equal to it, from 0 on."""
     places = np.arange(len(hashes))
     fresh = np.ones(len(hashes), np.bool_)
     fresh[1:] = hashes[1:] != hashes[:-1]

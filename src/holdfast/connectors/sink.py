@@ -5,21 +5,23 @@ not durable yet (invariant 6, causal): keep the two together, in one atomic writ
 always be replayed exactly.
 
 A sink that can say which epoch it has last (``open``) gets each epoch exactly once, also through crashes: after a
-restart Holdfast commits what it lacks from the view's own log, and nothing twice. It may record nothing for an epoch
-without rows: Holdfast knows when the view changed last. A sink that returns None gets each epoch at least once.
+restart Holdfast commits the epochs that the sink lacks, from the view's own log, and no epoch twice. The sink may
+record nothing for an epoch without rows: Holdfast knows when the view changed last. A sink whose ``open`` returns None
+gets each epoch at least once.
 
-A commit that raised may have succeeded. Before it is made again the sink is asked what it has (`taken`).
+A commit that raised may have succeeded. Before the commit is made again, Holdfast asks the sink which epoch it has last
+(`taken`).
 
-A sink that is new to a view is first given the view's contents: its changes from the first on, as far back as the log
-tells them apart, else its rows as one change.
+A new sink of a view is first given the view's contents: every change since epoch 0 if the log still has them all; else
+the rows as of the earliest epoch that can be read, as one change, and every change after it.
 
 When a view is edited, the commit of the next epoch is the difference between its old and its new contents: to a sink it
-is an epoch like any other, with many rows. The view's types stay the same then; where they would not, the flow refuses
-to start with a sink that has something of the old ones (one that cannot tell is taken to have).
+is an epoch like any other, with many rows. If the edit changes the view's types, the flow refuses to start with a sink
+that has rows of the old types (a sink that cannot tell what it has is assumed to have such rows).
 
-A sink that also refuses an epoch that it has already, of another history (`Fenced`), makes two drivers at once
-harmless: the one that was refused stops. Sinks are committed to in the order of their declaration, and a driver that
-one of them refused goes to none after it; so the first such sink decides for all.
+A sink may also raise `Fenced` for an epoch that it already has from another history. Then two drivers at once do no
+harm: the driver that was refused stops. Sinks are committed to in the order of their declaration, and a driver that
+one sink refused commits to no later sink; so the first such sink decides for all.
 
 The order of calls::
 
@@ -28,12 +30,12 @@ The order of calls::
                                └─ raised ─► taken ─► commit again, or not                 before the next epoch
     close                                                                                 when the flow is closed
 
-All methods are called on the driver, by the thread that runs the epoch, one at a time; only `maintain` has a thread of
-its own, and `target` is called by whoever declares. Two epochs may be run by two threads, one after the other.
-An epoch counts before its commit: what a sink raises is reported with ``complete=True``, and delays the next epoch, but
-never undoes one.
+All methods are called on the driver, one at a time, by the thread that runs the epoch. Only `maintain` has a thread of
+its own, and `target` is called by the thread that declares the sink. The next epoch may be run by another thread.
+An epoch counts before its commit: an error of a sink is reported with ``complete=True``, and delays the next epoch, but
+never undoes an epoch.
 
-Only `open` and `commit` must be written; every other method has a default that is right for a sink without it.
+Only `open` and `commit` must be written; every other method has a default that fits a sink without that feature.
 """
 
 from __future__ import annotations
@@ -51,51 +53,53 @@ from holdfast.plan.nodes import Field
 
 @dataclass(frozen=True)
 class LostEpochs:
-    """Epochs ``first`` … ``last`` of a sink whose changes it had, and cannot read any more."""
+    """Epochs ``first`` … ``last``, whose changes the sink once had and can no longer read."""
 
     first: int
     last: int
     start: int
-    """The first epoch that the sink was ever given: with that one it got the view's contents."""
+    """The first epoch that the sink was ever given; its commit held the view's contents at that epoch."""
 
     what: str
-    """What is damaged, for people: a path."""
+    """What is damaged, for people to read: a path."""
 
 
 class Sink(ABC):
     """A place to which a view's changes go."""
 
     keeps_lineage: bool = False
-    """Whether `lineage` gives back all lineage since what `release_lineage` was told, not only the last commit's. Then
-    a commit carries only the lineage that this sink was not given before."""
+    """Whether `lineage` returns the lineage of all epochs after the one that `release_lineage` was told last, not only
+    the lineage of the last commit. Then a commit carries only the lineage that this sink was not given before."""
 
     deduplicates: bool = False
-    """Whether the receiver drops rows whose id it has (see ``_id`` in ``hf.foreach``): then a row that is given twice
-    counts once, although the sink cannot say what it has."""
+    """Whether the receiver drops rows whose id it has already (see ``_id`` in ``hf.foreach``). Then a row that is given
+    twice counts once, although the sink cannot say which epochs it has."""
 
     @property
     def kind(self) -> SinkKind:
-        """What the sink does for exactness, for ``guarantee`` and ``flow.explain``: transactional if it gives lineage
-        back, else de-duplicating or plain. A sink that says what it has without lineage may say so here."""
+        """What the sink does for exactness, for ``guarantee`` and ``flow.explain``: transactional if it overrides
+        `lineage`, else de-duplicating or append-only. Override this in a sink that knows its last epoch but keeps no
+        lineage."""
         if type(self).lineage is not Sink.lineage:
             return SinkKind.TRANSACTIONAL
         return SinkKind.DEDUPLICATING if self.deduplicates else SinkKind.APPEND
 
     retries: int = 0
     retry_pause: float = 1.0
-    """How often a commit that raised is made again at once, and after how many seconds first; each time twice as long.
-    Set by ``flow.sink(…, retries=…, pause=…)``."""
+    """How often a commit that raised is tried again at once (``retries``), and the seconds before the first retry
+    (``retry_pause``), which double with each retry. Set by ``flow.sink(…, retries=…, pause=…)``."""
 
     ids: bool = False
-    """Whether each row comes with a stable id. Then a change has the view's columns, ``_id`` (text) and ``_diff``; a
-    row that is there *n* times is *n* rows with ``_diff`` 1 or -1 (`connectors/row_ids.py`). The ids of an epoch, and
-    the order of its rows, are the same whenever it is committed or restored again: a receiver that only drops ids that
-    it has seen is exact. The view must have no column ``_id`` of its own."""
+    """Whether each row comes with a stable id. Then a change has the view's columns, ``_id`` (text) and ``_diff``; *n*
+    copies of a row are *n* rows with ``_diff`` 1 or -1 (`connectors/row_ids.py`). The ids of an epoch, and the order of
+    its rows, are the same whenever the epoch is committed or restored again; so a receiver need only drop ids that it
+    has seen to be exact. The view must have no column ``_id`` of its own."""
 
     @abstractmethod
     def open(self, view: str, fields: tuple[Field, ...]) -> int | None:
-        """The last epoch the sink has; -1 if none; None if it cannot tell. (Then the epochs that `commit` is given may
-        jump by multiples of 10^12 after a host was lost, so that none is ever used for two things: see ``hf.foreach``.)
+        """Return the last epoch that the sink has; -1 if it has none; None if it cannot tell. (For a sink that cannot
+        tell, the epochs that `commit` is given may jump by multiples of 10^12 after a host was lost, so that no number
+        is ever used for two different epochs: see ``hf.foreach``.)
 
         When: before every other call, each time the flow opens its log; ``fields`` are the view's columns.
         How often: once per opening. A flow is opened again, in the same process, after each declaration.
@@ -105,78 +109,82 @@ class Sink(ABC):
 
     @abstractmethod
     def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
-        """Take the change of ``epoch``: the view's columns and ``_diff`` (int64), no row twice, maybe none at all.
+        """Write the change of ``epoch``: the view's columns and ``_diff`` (int64). No row occurs twice; there may be no
+        rows at all.
 
-        When: right after the epoch counts, and for epochs that the sink lacks before the next one is run.
+        When: right after the epoch counts; for epochs that the sink lacks, before the next epoch is run.
         How often: once per epoch, in order, if `open` and `taken` can tell what the sink has; else at least once. An
         epoch in which the view did not change may be left out.
-        Not guaranteed: that ``epoch`` follows the one before it by 1, or that the epoch is durable: ``lineage`` is what
-        makes it so. Keep it, in the same atomic write as the rows.
+        Not guaranteed: that ``epoch`` is the epoch of the last commit plus 1, or that the epoch is durable: it is
+        ``lineage`` that lets the epoch be replayed. Keep it, in the same atomic write as the rows.
         To raise is to refuse: the epoch is complete all the same, and the same commit is made again before the next
-        one, unless `taken` says that the sink has it.
+        epoch, unless `taken` says that the sink has it.
         """
 
     def taken(self) -> int | None:
-        """The last epoch the sink has, after a commit raised; None (the default) if it cannot tell.
+        """Return the last epoch that the sink has, after a commit raised; None (the default) if it cannot tell.
 
-        When: before that commit is made again. How often: once per commit that raised, or more.
+        When: before that commit is made again. How often: at least once per commit that raised.
         A sink that cannot tell is given the epoch again.
         """
         return None
 
     def lineage(self) -> bytes:
-        """The lineage that came with the last commit, as it was given; empty (the default) if it was not kept.
+        """Return the lineage that came with the last commit, as it was given; empty (the default) if it was not kept.
 
-        When: after `open`, when a flow is opened again: from it the flow knows how to compute again, exactly, what
-        this sink has seen, even if the log lost it. How often: once per opening, if the sink has any epoch.
+        When: after `open`, when a flow is opened again. With it the flow can compute exactly the same epochs again that
+        this sink has seen, even if the log lost them. How often: once per opening, if the sink has any epoch.
         """
         return b""
 
     def release_lineage(self, upto: int) -> None:  # noqa: B027  # optional for a sink
-        """The lineage up to epoch ``upto`` is durable elsewhere: `lineage` need not give it back any more.
+        """Note that the lineage up to epoch ``upto`` is durable elsewhere: `lineage` need not return it any more.
 
         When: before a commit, and only if the sink `keeps_lineage`. How often: at most once per commit; ``upto`` never
         goes down while the flow is open."""
 
     def lost(self) -> Sequence[LostEpochs]:
-        """Epochs up to the last that the sink has whose changes are damaged; none by default.
+        """Return the epochs, up to the last one that the sink has, whose changes are damaged; none by default. Holdfast
+        gives them to `restore` before it commits anything else.
 
-        When: after `open` and before each epoch. How often: several times per epoch: it must be quick, and look at
-        nothing that `maintain` can look at. They are given again, by `restore`, before anything else is committed."""
+        When: after `open` and before each epoch. How often: several times per epoch, so it must be quick: leave reading
+        and checking to `maintain`."""
         return ()
 
     def restore(self, lost: LostEpochs, change: pa.Table, lineage: bytes) -> None:
-        """Take again what was lost: the view's columns, ``_epoch`` and ``_diff``, and the lineage of the last epoch.
+        """Write changes again that were lost. ``change`` has the view's columns, ``_epoch`` and ``_diff``; ``lineage``
+        is that of the last of these epochs.
 
-        When: before the next commit. How often: once for each that `lost` tells, and again if it raised or `lost` goes
-        on telling it."""
+        When: before the next commit. How often: once for each item that `lost` returns, and again if it raised or if
+        `lost` still returns the item."""
         raise NotImplementedError(f"{type(self).__name__} says that it lost epochs and cannot restore them")
 
     def maintain(self) -> None:  # noqa: B027  # optional for a sink
-        """Look after what the sink holds: a little at a time, since it is called again. What is found damaged is for
-        `lost` to tell.
+        """Check what the sink holds: a little per call, since it is called again. Damage that it finds is reported by
+        `lost`.
 
-        When: in the background, in another thread than all other methods, maybe while one of them is at work; never
-        twice at once. How often: at most every 30 seconds, while epochs are run.
-        Not guaranteed: that it is ever called. What it raises is logged as a warning, and it is called again."""
+        When: in the background, in another thread than all other methods, maybe while one of them runs; never twice at
+        once. How often: at most every 30 seconds, while epochs are run.
+        Not guaranteed: that it is ever called. An error that it raises is logged as a warning, and it is called
+        again."""
 
     def target(self) -> str | None:
-        """The place that the sink writes to, however it was spelled; None (the default) if several may share it.
+        """Return the place that the sink writes to, in one form for all spellings of it; None (the default) if several
+        sinks may share the place. Two sinks of a flow with the same target are refused.
 
-        When: when a sink is declared, before `open`. How often: any number of times; the answer is always the same.
-        Two sinks of a flow with the same target are refused."""
+        When: when a sink is declared, before `open`. How often: any number of times; the answer is always the same."""
         return None
 
     def close(self) -> None:  # noqa: B027  # closing is optional for a sink
-        """Let go of what `open` took.
+        """Release what `open` acquired.
 
-        When: when the flow is closed, or lets go of its log because something was declared; also if opening failed,
-        maybe before `open` was called. How often: once per opening, or more; twice must do no harm.
-        Not guaranteed: that it is called: the process may die."""
+        When: when the flow is closed, or closes its log because something was declared; also if opening failed, maybe
+        before `open` was called. How often: at least once per opening; a second call must do no harm.
+        Not guaranteed: that it is called. The process may die before."""
 
 
 def check_target(sinks: Sequence[tuple[str, Sink]], view: str, sink: Sink) -> None:
-    """Raise `DeclarationError` if one of these sinks of a flow has what ``sink``, of ``view``, would write to."""
+    """Raise `DeclarationError` if ``sink``, of ``view``, is one of ``sinks`` or writes to the place of one of them."""
     place = sink.target()
     for other, taken in sinks:
         if taken is sink:

@@ -1,11 +1,12 @@
 """The current rows of a view as one Parquet file, replaced atomically.
 
-The file has the view's rows and, in its footer, the view, the epoch, and the lineage that came with it: so it says what
-it has, and each epoch is in it once, through any crash. It is written beside, synced, and renamed: a reader has the old
-rows or the new ones, never a mixture. An epoch that does not change the view leaves the file as it is, unless it has to
-carry lineage.
+The file holds the view's rows; its footer names the view, the epoch, and the lineage that came with the epoch. So the
+sink can say which epoch it has, and each epoch takes effect once, through any crash. A new file is written under
+another name, synced, and renamed: a reader sees the old rows or the new ones, never a mixture. An epoch that does not
+change the view does not write the file, unless it carries lineage.
 
-Cost: an epoch writes the whole view. It is for views that people look at; `hf.changelog` costs what changed.
+Cost: an epoch writes the whole view. The sink is for small views that people look at; the cost of `hf.changelog`
+follows the change.
 """
 
 from __future__ import annotations
@@ -34,9 +35,8 @@ _VIEW, _EPOCH, _FIELDS, _LINEAGE = (f"holdfast.{name}".encode() for name in ("vi
 
 
 def snapshot_table(path: str | os.PathLike[str]) -> SnapshotTable:
-    """Keep the current rows of a view in the Parquet file ``path``, for tools that read tables: each epoch that changes
-    the view replaces the file, atomically. Exactly once: the file says which epoch it has. Writes all of the view each
-    time."""
+    """Keep the current rows of a view in the Parquet file ``path``, for tools that read tables. Each epoch that changes
+    the view writes all its rows and replaces the file atomically. Exactly once: the file says which epoch it has."""
     arguments.path("snapshot_table", "path", path)
     return SnapshotTable(path)
 
@@ -81,7 +81,7 @@ class SnapshotTable(Sink):
         return self._epoch
 
     def taken(self) -> int | None:
-        # As the file says: a commit that raised may have replaced it.
+        # Read it from the file: a commit that raised may have replaced the file.
         try:
             said = (pq.read_schema(self.path).metadata or {}) if self.path.exists() else {}
         except (OSError, pa.ArrowException) as error:
@@ -148,7 +148,7 @@ class SnapshotTable(Sink):
 
 
 def _applied(rows: pa.Table, change: pa.Table, types: list[pa.DataType]) -> pa.Table:
-    """The rows after a change, in an order that depends on them alone."""
+    """The rows after a change, in an order that depends on the rows alone."""
     diff = np.concatenate([np.ones(rows.num_rows, np.int64), change.column("_diff").to_numpy()])
     columns = tuple(
         physical.plain(pa.chunked_array([*old.chunks, *new.cast(kind).chunks], kind))

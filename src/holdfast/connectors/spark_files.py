@@ -1,15 +1,17 @@
-"""JSON, CSV and Avro files as Spark reads them: each path literally, and with options that are all said.
+"""JSON, CSV and Avro files as Spark reads them: each path is taken literally, and all options are given explicitly.
 
-**Paths.** Spark takes a path for a pattern: ``a[12].json`` would read ``a1.json`` and ``a2.json``. A path that could be
-one is escaped. Hadoop cannot resolve a pattern in whose path there is a colon, nor (with its checksums) open a file
-with a colon in its name: such files are read through the plain local file system, and those that have both one by one.
+**Paths.** Spark treats a path as a pattern: ``a[12].json`` would read ``a1.json`` and ``a2.json``. A path that could be
+a pattern is escaped. Hadoop cannot resolve a pattern whose path has a colon; nor can it, with its checksums, open a
+file with a colon in its name. So files with a colon are read through the plain local file system, and files with both
+a colon and characters of a pattern are read one by one.
 
-**Options.** An option that changes rows is passed on; one that would change which files are read, what a bad record
-means, or nothing at all (Spark infers no schema here), is refused when the source is declared. What was used is part of
-the offer, with the time zone, so a replay in another session or after another declaration reads the same rows.
+**Options.** An option that changes rows is passed on. An option is refused when the source is declared if it would
+change which files are read or what a bad record means, or has no effect (Spark infers no schema here). The options are
+part of the offer, with the time zone, so a replay in another session or after another declaration reads the same rows.
 
-**Avro.** Spark's reader of Avro files is among its own classes, but registered by no short name: that is what the
-package spark-avro adds. It is named by its class here, so that no package is needed; what Avro types mean is Spark's.
+**Avro.** Spark's reader of Avro files is among Spark's own classes, but has no registered short name; the package
+spark-avro only adds that name. So the reader is named by its class here, and no package is needed. Spark decides what
+Avro types mean.
 """
 
 from __future__ import annotations
@@ -77,10 +79,10 @@ _REFUSED = {
 ZONE = "timeZone"
 
 _HEADER = 32 << 10
-"""No header is longer."""
+"""Bytes: the longest header line of a CSV file that is considered."""
 
 _PLAIN = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
-"""Spark's way to Hadoop's local file system without checksum files."""
+"""Options that make Spark read through Hadoop's local file system without checksum files."""
 
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
 _ROOT = re.compile("^file:/+")
@@ -88,7 +90,8 @@ _URI = re.compile(r"file:/+([^\s\"'<>]*)")
 
 
 def checked_options(given: Mapping[str, object], format: str, subject: str) -> dict[str, str]:
-    """The options, under Spark's names, as Spark wants their values. Raises for one that is not for reading rows."""
+    """The options with Spark's spelling of their names and values. Raises `DeclarationError` for an option that is not
+    accepted (see the top of this file)."""
     known = {name.lower(): name for name in _ACCEPTED[format]}
     refused = {name.lower(): reason for name, reason in _REFUSED.items()}
     options: dict[str, str] = {}
@@ -118,8 +121,8 @@ def read(
     placed: bool = False,
     subject: str = "files",
 ) -> Any:
-    """The rows of exactly the files at ``paths``, as a DataFrame; ``placed``: with where each of them was. With a
-    column ``_bad``, lines that do not read are rows, too, with their text in it."""
+    """The rows of exactly the files at ``paths``, as a DataFrame; with ``placed`` also the file, block and number of
+    each row. If ``ddl`` has a column ``_bad``, lines that do not read are rows, too, with their text in that column."""
     plain = [path for path in paths if not _PATTERN.search(path)]
     patterns = [path for path in paths if _PATTERN.search(path)]
     together = [_escaped(path) for path in patterns if ":" not in path]
@@ -127,23 +130,24 @@ def read(
     frames = []
     if plain or together:
         colons = _PLAIN if any(":" in path for path in plain) else {}
-        # A pattern is resolved component by component, which colons elsewhere in the list do not disturb.
+        # A pattern is resolved component by component, so colons in other paths of the list do no harm.
         frames.append(_frame(spark, format, ddl, {**options, **colons}, [*plain, *together], placed, subject))
     for path in alone:
-        # With several paths Spark (4.3) reads all of them again for each that looks like a pattern.
+        # With several paths Spark (4.3) reads all of them again for each path that looks like a pattern.
         alike = {**options, **_PLAIN, "__globPaths__": "false"}
         frames.append(_frame(spark, format, ddl, alike, [path], placed, subject))
     return reduce(lambda one, other: one.union(other), frames)
 
 
 def in_place(frame: Any, paths: Sequence[str]) -> Any:
-    """A frame that `read` made with places, with three columns by which its rows are in order: the file's place in
-    ``paths``, the block of the file, and the row, which Spark numbers as it reads them; and with the file itself."""
+    """Turn a frame that `read` made with ``placed`` into one with three columns that give the order of its rows
+    (``_offer``: the file's place in ``paths``; ``_block`` in the file; ``_row``, which Spark numbers as it reads) and
+    with the path of the file (``_path``)."""
     places = {path: number for number, path in enumerate(paths)}
     known = [(_ROOT.sub("/", url), places[_path_of(url)]) for url in frame.inputFiles()]
     files = frame.sparkSession.createDataFrame(known, "_url string, _file bigint").hint("broadcast")
     marked = frame.withColumnRenamed("_path", "_url").join(files, "_url", "left")
-    # A file that is not found here must not be a row that is lost.
+    # A row whose file is not in ``paths`` must raise, not vanish.
     lost = "raise_error(concat('a file of no offer: ', _url))"
     found = marked.selectExpr("*", "_url AS _path", f"coalesce(_file, CAST({lost} AS bigint)) AS _offer")
     return found.drop("_url", "_file")
@@ -155,8 +159,8 @@ def _path_of(url: str) -> str:
 
 
 def check_whole(frame: Any, size: int, subject: str) -> None:
-    """Raise `BadFile` unless Spark has found so many bytes in the files of a frame. Java says of a file at which it
-    cannot look that it has none, and Spark would read no rows of it."""
+    """Raise `BadFile` unless Spark finds ``size`` bytes in the files of a frame. To Java a file that it cannot look at
+    is empty, and Spark would read no rows of it."""
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
     found = sum(leaves.apply(place).relation().location().sizeInBytes() for place in range(leaves.size()))
     if found != size:
@@ -170,7 +174,8 @@ def check_whole(frame: Any, size: int, subject: str) -> None:
 def first_bad_line(
     spark: Any, format: str, ddl: str, options: Mapping[str, str], path: str
 ) -> tuple[int | None, str] | None:
-    """The first line of a file that does not read or fit: its number, if it is found again, and its text."""
+    """The first line of a file that does not read or fit: its number (None if it is not found again) and its text. None
+    if there is no such line, or lines cannot be told apart (``multiLine``, Avro)."""
     if options.get("multiLine") == "true" or format == "avro":
         return None
     frame = read(spark, format, f"{ddl}, `_bad` string", options, [path])
@@ -179,7 +184,7 @@ def first_bad_line(
 
 
 def is_empty(path: str, size: int, format: str, options: Mapping[str, str], access: FileAccess) -> bool:
-    """Whether there is nothing in a file but blanks and, in CSV with a header, one line."""
+    """Whether a file has no rows: it holds only blank lines and, in CSV with a header, one other line."""
     if size > _HEADER:
         return False
     with access.opened(path) as file:
@@ -204,19 +209,20 @@ def _frame(
     with refusing(subject, paths) if tried not in _TRIED else nullcontext():
         frame = load(spark.read.schema(ddl).options(**given), format, paths)
         if tried not in _TRIED:
-            # Spark looks at the values of options only when it is about to read.
+            # Spark checks the values of options only when it is about to read.
             frame._jdf.queryExecution().toRdd()
             _TRIED.add(tried)
     return frame.selectExpr("*", *_WHERE) if placed else frame
 
 
 _TRIED: set[tuple[object, ...]] = set()
-"""The options that Spark has taken in this process."""
+"""The options that Spark has accepted in this process."""
 
 
 @contextmanager
 def refusing(subject: str, paths: Sequence[str]) -> Iterator[None]:
-    """What Spark refuses without reading a file (options, that is) is an error of the declaration."""
+    """Raise `DeclarationError` for an error of Spark's that names none of ``paths``: Spark then refused the options
+    before it read a file."""
     try:
         yield
     except Exception as error:
@@ -230,7 +236,7 @@ def refusing(subject: str, paths: Sequence[str]) -> Iterator[None]:
 
 
 def load(reader: Any, format: str, paths: Sequence[str]) -> Any:
-    """What a reader of Spark's reads at ``paths``."""
+    """The DataFrame that ``reader``, a DataFrameReader of Spark's, makes of the files at ``paths``."""
     listed = list(paths)
     if format == "avro":
         return reader.format(_AVRO_CLASS).option("ignoreExtension", "true").load(listed)
@@ -249,20 +255,21 @@ def _escaped(path: str) -> str:
 
 
 def named_in(text: str, paths: Sequence[str]) -> str | None:
-    """Which of ``paths`` an error of Spark's is about: it names the file as a URI, or (not found) as it is."""
+    """The one of ``paths`` that an error of Spark's is about; None if there is none. Spark names a file as a URI or, if
+    it was not found, by its path."""
     known = set(paths)
     for found in _URI.finditer(text):
         path = f"/{unquote(found.group(1), errors='surrogateescape')}"
-        while path:  # a sentence may go on behind the name
+        while path:  # the name may be followed by punctuation
             if path in known:
                 return path
             path = path[:-1] if path[-1:] in ".,;:)]'" else ""
-    # One file's name may begin with another's.
+    # One path may be the beginning of another, so the longest counts.
     return max((path for path in known if path in text), key=len, default=None)
 
 
 def reason(text: str) -> str:
-    """What Spark says was wrong, without the file (said already), the stack and the state codes."""
+    """The sentence in Spark's error that says what was wrong, without the file, the stack trace and the SQL state."""
     avro = re.findall(r"Caused by: [\w.$]*(?:IncompatibleSchema|Avro\w*)Exception: ([^\n]*)", text)
     if avro:
         return str(avro[-1]).strip()

@@ -1,4 +1,4 @@
-"""A DataFrame as a source: all its rows are there at the first epoch, and nothing comes after."""
+"""A DataFrame as a source: the first epoch takes all its rows, and no rows come later."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from holdfast.plan.types import arrow_type, type_text
 
 
 def table(df: Any) -> Table:
-    """The rows of the Spark DataFrame ``df``, once.
+    """The rows of the Spark DataFrame ``df``, taken once, in the first epoch.
 
-    ``df`` must give the same rows whenever it is run: a flow that is declared again, or gets a further view, reads it
+    ``df`` must give the same rows whenever it is run: a flow that is declared again, or gets another view, reads it
     again. For rows that change use `files`, or ``flow.input``.
     """
     return Table(df)

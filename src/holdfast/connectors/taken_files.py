@@ -1,9 +1,9 @@
 """The files that were ever taken, in few bytes each.
 
-The latest ones are in dicts. When these are many, they are put into arrays, behind those that are there already: names
-as one text, and places in it sorted by hash, to be found by bisection. So a file costs some 80 bytes for ever, and a
-question a few microseconds. Many that come at once go to the arrays directly, and are sorted in when somebody asks: a
-flow that is opened again spends about two microseconds on each file that it ever took.
+The latest files are in dicts. When these grow large, the files go to arrays, behind the files that are there already:
+names as one text, and positions sorted by hash, which are found by bisection. So a file costs about 80 bytes for ever,
+and a look-up takes a few microseconds. Many files that are added at once go to the arrays directly, as blocks, and are
+sorted in at the next look-up: a flow that is opened again spends about two microseconds on each file that it ever took.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy.typing as npt
 import xxhash
 
 _RECENT, _SHARE = 1024, 32
-"""Files go to the arrays when there are so many, and as many as this share of those in the arrays."""
+"""Files move from the dicts to the arrays when there are at least `_RECENT` of them, and at least one for every
+`_SHARE` files in the arrays."""
 
 
 Ints = npt.NDArray[np.int64]
@@ -29,31 +30,32 @@ class _Block(NamedTuple):
     """Files that are not in the arrays yet, as columns."""
 
     names: bytes
-    """One behind the other."""
+    """All names, one behind the other, without a separator."""
 
     lengths: Ints
     under: Places
-    """The number of its directory."""
+    """The number of each file's directory."""
 
     sizes: Ints
     changed: Ints
     hashes: Words
-    """Of its path."""
+    """The hash of each file's path."""
 
     keys: Words
     keyed: Places
-    """The place in this block of the file that has this key."""
+    """For each of ``keys``, the place in this block of the file that has the key."""
 
 
 class TakenFiles:
-    """Path → size and time of change of the file that was taken there last; and, by keys, files that are alike."""
+    """Path → size and time of change of the file that was taken there last; and key → paths of the files with that key,
+    which look alike."""
 
     def __init__(self) -> None:
         self._recent: dict[str, tuple[int, int]] = {}
         self._keys: list[tuple[int, str]] = []
         self._by_key: dict[int, list[str]] = {}
         self._count = 0
-        """How many are in the arrays and in blocks."""
+        """How many files are in the arrays and in blocks."""
 
         self._blocks: list[_Block] = []
         self._directories: dict[str, int] = {}
@@ -70,7 +72,7 @@ class TakenFiles:
         return self._count + len(self._recent)
 
     def add(self, path: str, size: int, changed: int, keys: Iterable[int]) -> None:
-        """Remember a file: ``keys`` are whole numbers that those have which are alike."""
+        """Remember a file. ``keys`` are hashes: files that look alike have a key in common."""
         self._recent[path] = (size, changed)
         for key in keys:
             self._keys.append((key, path))
@@ -86,13 +88,13 @@ class TakenFiles:
         changed: Sequence[int],
         keys: Sequence[Sequence[int]],
     ) -> None:
-        """Remember the files of these names under a directory, in this order; ``keys``: as many columns of them as each
-        file has."""
+        """Remember the files of these names under a directory, in this order. ``keys`` has one column of keys for each
+        key that every file has."""
         if len(names) < _RECENT:
             for place, name in enumerate(names):
                 self.add(os.path.join(under, name), sizes[place], changed[place], [column[place] for column in keys])
             return
-        self._put_away()  # those came before these
+        self._put_away()  # files in the dicts came earlier, so they go first
         heads = [name.rpartition("/") for name in names]
         self._append(
             [os.path.join(under, head) if head else under for head, _, _ in heads],
@@ -135,7 +137,7 @@ class TakenFiles:
         self._count += len(names)
 
     def at(self, path: str) -> tuple[int, int] | None:
-        """Size and time of change of the file that was taken at ``path`` last; None if there was none."""
+        """Size and time of change of the file that was taken at ``path`` last; None if none was."""
         found = self._recent.get(path)
         if found is None and self._count:
             self._sort_in()
@@ -144,14 +146,14 @@ class TakenFiles:
         return found
 
     def alike(self, key: int, most: int) -> list[str]:
-        """The paths of files with this key, the latest ones, oldest first."""
+        """The paths of the latest files with this key, at most ``most``, oldest first."""
         self._sort_in()
         recent = self._by_key.get(key, [])[-most:]
         places = self._alike.places(_word(key))[::-1][: most - len(recent)][::-1] if len(recent) < most else ()
         return [*(self._path(int(place)) for place in places), *recent]
 
     def _put_away(self) -> None:
-        """Make a block of the latest files."""
+        """Move the files in the dicts to a block."""
         if not self._recent:
             return
         paths = list(self._recent)
@@ -187,7 +189,7 @@ class TakenFiles:
         self._listed = list(self._directories)
 
     def _place(self, path: str) -> int | None:
-        """Where a path is in the arrays: its latest place."""
+        """The latest place of a path in the arrays; None if it is not there."""
         for place in self._paths.places(_hash(path))[::-1]:
             if self._path(int(place)) == path:
                 return int(place)
@@ -200,7 +202,7 @@ class TakenFiles:
 
 
 class _Index:
-    """Hashes → places. Of equal hashes, the places are in the order in which they came."""
+    """Hashes → places. Places of equal hashes are in the order in which they were added."""
 
     def __init__(self) -> None:
         self._hashes = np.zeros(0, np.uint64)

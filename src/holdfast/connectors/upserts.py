@@ -24,9 +24,9 @@ def upserts(
     seen: Callable[[], int] | None = None,
     lineage: Callable[[], bytes] | None = None,
 ) -> Upserts:
-    """Call ``function(epoch, rows, keys)`` for every epoch in which the view changed: ``rows`` are to be set, each in
-    the place of the one of its key, and the rows of ``keys`` (a table of the key's columns) to be removed. The view
-    must have one row for each key (an epoch that adds two of one is refused). ``seen`` and ``lineage``: as for
+    """Call ``function(epoch, rows, keys)`` for every epoch in which the view changed. The function must set ``rows``,
+    each of which replaces the row of its key, and remove the rows of ``keys`` (a table of the key's columns). The view
+    must have one row for each key (an epoch that adds two rows of a key is refused). ``seen`` and ``lineage``: as for
     `foreach`; without them an epoch may come twice, which does no harm to a store that sets rows by key.
     """
     arguments.callable_with("upserts", "function", function, "three arguments, (epoch, rows, keys)", 3)
@@ -51,7 +51,7 @@ class Upserts(Foreach):
         def split(epoch: int, change: pa.Table) -> None:
             function(epoch, *self.split(epoch, change))
 
-        for name in ("__name__", "__qualname__", "__module__"):  # what it is told apart by
+        for name in ("__name__", "__qualname__", "__module__"):  # a function is recognised by these
             setattr(split, name, getattr(function, name, "upserts"))
         super().__init__(split, seen, lineage)
 
@@ -62,7 +62,7 @@ class Upserts(Foreach):
         return super().open(view, fields)
 
     def split(self, epoch: int, change: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """The rows to set, and the keys to remove."""
+        """The rows to set and the keys to remove, for a change. Raises `SinkError` if it adds two rows of a key."""
         diff = change.column("_diff").to_numpy()
         rows = change.drop_columns(["_diff"])
         keys: list[Any] = [normalise_keys(plain(rows.column(name))) for name in self._key]

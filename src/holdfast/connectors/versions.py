@@ -1,7 +1,8 @@
-"""Rows that are versions of a key: how a source says so, and what stands for it in plans.
+"""Rows that are versions of a key: how a source declares that, and which plan nodes make a collection of them.
 
-A source whose ``versions`` is set gives arrivals (`operators.latest.arrival_fields`): the columns of its collection,
-and behind them whether the key is gone, and where the row came. The operator `Latest` makes the collection of them.
+A source whose ``versions`` is set yields arrivals (`operators.latest.arrival_fields`): the columns of its collection,
+then whether the row deletes its key, then the place at which the row came. The operator `Latest` makes the collection
+of them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ OnMissing = Literal["error", "ignore"]
 
 @dataclass(frozen=True)
 class Versions:
-    """The columns of a collection, those of its key, and the one that says which version is later, if one does."""
+    """The columns of a collection, the columns of its key, and the column that orders its versions (None: their places
+    do)."""
 
     fields: tuple[Field, ...]
     key: tuple[str, ...]
@@ -38,17 +40,17 @@ class Versions:
 
     @property
     def arrivals(self) -> tuple[Field, ...]:
-        """What a source of such rows gives."""
+        """The columns that a source of such rows yields."""
         return arrival_fields(self.fields, self.order is not None)
 
     @property
     def key_fields(self) -> tuple[Field, ...]:
-        """What a deletion must say: the key, and when it was."""
+        """The columns that a deletion needs: the key, and the order column."""
         named = {field.name: field for field in self.fields}
         return tuple(named[name] for name in (*self.key, *(() if self.order in (None, *self.key) else (self.order,))))
 
     def rows(self, source: nodes.Source) -> Node:
-        """The collection, made of what arrives of ``source``."""
+        """The plan node of the collection that the arrivals of ``source`` make."""
         latest = Latest(source, self.key, self.order, len(self.fields))
         if self.order is None:
             return latest
@@ -61,13 +63,13 @@ class Versions:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """The columns of a collection that comes in whole versions, and those by which its rows are unique, if any."""
+    """The columns of a collection that is replaced as a whole, and the columns by which its rows are unique, if any."""
 
     fields: tuple[Field, ...]
     key: tuple[str, ...] = ()
 
     def rows(self, source: nodes.Source) -> Node:
-        """The collection, made of what arrives of ``source``."""
+        """The plan node of the collection that the arrivals of ``source`` make."""
         return Replaced(source, self.key)
 
     def said(self) -> dict[str, Any]:
@@ -76,7 +78,7 @@ class Snapshots:
 
 
 def versions(subject: str, fields: Sequence[Field], key: Any, order_by: Any) -> Versions:
-    """What was declared, checked. ``key`` is a column, or several."""
+    """Check a declaration; ``key`` is the name of a column, or a list of names."""
     names = [key] if isinstance(key, str) else key
     if not isinstance(names, list | tuple) or not names:
         arguments.refuse(subject, "key", "the name of a column, or a list of names", key)
@@ -107,7 +109,8 @@ def versions(subject: str, fields: Sequence[Field], key: Any, order_by: Any) -> 
 
 
 def missing(subject: str, on_missing: Any, order: str | None, *, default: OnMissing) -> OnMissing:
-    """What a deletion of a key that is not there means. With an order column it may come before the row itself."""
+    """What to do about the deletion of a key that is not there. With an order column it is always ignored, since the
+    deletion may come before its row; raises `DeclarationError` if "error" was asked for then."""
     if on_missing is None:
         return "ignore" if order is not None else default
     arguments.one_of(subject, "on_missing", on_missing, ("error", "ignore"))
@@ -123,7 +126,8 @@ def missing(subject: str, on_missing: Any, order: str | None, *, default: OnMiss
 def arrivals(
     rows: pa.Table, shown: Versions, deleted: Bools, strict: bool, offer: Ints | int, block: int, first: int
 ) -> pa.Table:
-    """``rows``, of the collection's columns, as arrivals at a place: from row ``first`` on."""
+    """``rows``, which have the collection's columns, as arrivals; their place is ``offer``, ``block``, and row numbers
+    from ``first`` on."""
     count = rows.num_rows
     columns = [*rows.columns, pa.array(deleted), pa.array(deleted & strict)]
     if shown.order is None:
@@ -134,9 +138,10 @@ def arrivals(
 
 
 def logged_arrivals(change: pa.Table, hidden_columns: int) -> pa.Table:
-    """What a log of versions says changed, as arrivals that change the same; they have so many columns more. With an
-    order column the log has the keys that are gone, too, and so each key's new version; without one a version comes
-    after the one that it replaced. A log of whole versions says what changed, and that is taken as it is."""
+    """Arrivals that make the same change as ``change``, which was read from a source's log; ``hidden_columns`` is how
+    many columns arrivals have beyond the collection's. With an order column the log also holds deleted keys, so it has
+    each key's new version. Without one, the new version of a key gets a later place than the version that it replaced.
+    The log of a collection that is replaced as a whole (`Snapshots`) holds changes, which stay as they are."""
     diff = change.column("_diff").to_numpy()
     rows = change.drop_columns(["_diff"])
     if hidden_columns == len(HIDDEN):

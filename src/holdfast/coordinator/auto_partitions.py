@@ -1,8 +1,8 @@
-"""How many partitions a flow has that follows its members (``partitions="auto"``): one for each core that they have.
+"""The number of partitions of a flow with ``partitions="auto"``: one for each core of its members.
 
-A number that was seen once may be on its way to another: executors come one after the other, and one that died is most
-often started again. So a new number is taken when it has stayed the same for a while. Rescaling costs little, but it is
-a pause between two epochs.
+The number of cores may still be changing when it is seen: executors start one after the other, and an executor that
+died is usually started again. So a new number is taken only after it has stayed the same for a while. Rescaling costs
+little, but it is a pause between two epochs.
 
 Pure: cores and a clock in, a number out.
 """
@@ -10,27 +10,27 @@ Pure: cores and a clock in, a number out.
 from __future__ import annotations
 
 MOST = 256
-"""More partitions than slots of key hashes there cannot be."""
+"""The greatest number of partitions: the number of slots of key hashes."""
 
 STEADY = 3.0
-"""Seconds for which a new number must have stayed the same."""
+"""Seconds for which a new number of cores must have stayed the same."""
 
 
 def partitions_for(cores: int) -> int:
-    """The partitions for so many cores."""
+    """The number of partitions for ``cores`` cores."""
     return max(1, min(MOST, cores))
 
 
 class AutoPartitions:
-    """Follows the cores that there are."""
+    """Follows the number of cores, and decides when to rescale."""
 
     def __init__(self) -> None:
         self._wanted: int | None = None
         self._since = 0.0
 
     def seen(self, cores: int, present: int, now: float) -> int | None:
-        """So many cores are there; the number of partitions to change to, None if it is to stay ``present``. ``now``:
-        seconds of a clock that nobody sets."""
+        """Take in the number of cores. Returns the number of partitions to rescale to; None if it should stay
+        ``present``. ``now``: seconds of a monotonic clock."""
         wanted = partitions_for(cores)
         if wanted == present:
             self._wanted = None

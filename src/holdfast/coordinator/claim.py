@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Claim:
-    """A driver's claim to a log. Of two, the greater wins."""
+    """A driver's claim to a log. Of two claims the greater wins."""
 
     term: int
     owner: str

@@ -1,17 +1,19 @@
-"""The clock of a flow: the host's, unless that has gone ahead further than time has passed.
+"""The clock of a flow: the host's clock, unless that has jumped ahead.
 
-The clock of an epoch is in its lineage, and never goes back by itself: what has expired has expired. So a host whose
-clock is wrong for a moment, and far ahead, would have everything expire, and for as long as it was ahead nothing
-new would last. Therefore a reading is compared with a second clock that nobody sets, the time since the machine was
-started: the difference of the two stays the same, whatever the flow does and however long it rests, until somebody sets
-the host's clock. If it has grown by more than the bound, the reading is refused. The difference is kept in the working
-directory, and so holds for the next process too, until the machine is started again.
+The clock of an epoch is in its lineage, and never goes back by itself: rows that have expired stay expired. If the
+host's clock were wrong for a moment, and far ahead, all rows with a time to live would expire, and new rows would have
+no time to live until real time had caught up. Therefore a reading is compared with a second clock that cannot be set:
+the time since the machine was started. The difference of the two clocks stays the same, whatever the flow does and
+however long it is down, until the host's clock is set. If the difference has grown by more than the bound, the reading
+is refused. The difference is kept in the working directory, so the next process compares with it, too, until the
+machine is started again.
 
-On another machine, or after a restart of this one, there is nothing to compare with: the flow may have been down for so
-long. Then a reading is taken if it is no more than `LONGEST_REST` behind the last epoch, or than the bound, if
-that is more; a flow that was down for longer has to be told that this is right.
+On another machine, or after a restart of this one, there is no difference to compare with: the flow may really have
+been down for that long. Then a reading is accepted if it is at most `LONGEST_REST` (or the bound, if that is more)
+after the last epoch; a user must accept the clock of a flow that was down for longer.
 
-``accept`` takes the host's clock as it is, ahead or *behind*: the way back for a flow that was ahead once.
+``accept`` takes the host's clock as it is, ahead of the flow's or *behind* it: so a flow whose clock was ahead by
+mistake can go back.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ LONGEST_REST = 30 * 86_400 * 1_000_000
 
 @dataclass(frozen=True)
 class Reading:
-    """What the host's clocks say, in microseconds."""
+    """A reading of the host's two clocks, in microseconds."""
 
     wall: int
-    """Since 1970, as far as the host knows."""
+    """Since 1970, by the host's clock."""
 
     start: str
-    """Names the start of the machine that ``uptime`` counts from; "" where nothing does."""
+    """The id of the machine's start from which ``uptime`` counts; "" if there is none."""
 
     uptime: int
 
@@ -42,11 +44,11 @@ class Reading:
 
 
 class FlowClock:
-    """Judges what the host's clock says."""
+    """Decides whether a reading of the host's clock is accepted."""
 
     def __init__(self, flow: str, bound: int | None, last: int | None, known: tuple[str, int] | None) -> None:
-        """``bound``: microseconds (None: any reading will do). ``last``: the clock of the last epoch. ``known``: the
-        start of a machine, and the difference of its clocks then."""
+        """``bound``: microseconds by which the clock may jump ahead (None: any). ``last``: the clock of the last epoch.
+        ``known``: a start of a machine, and the difference of its two clocks since then."""
         self._flow = flow
         self._bound = bound
         self._last = last
@@ -54,7 +56,7 @@ class FlowClock:
         self._accepts = False
 
     def accept(self) -> None:
-        """Take the next reading as it is."""
+        """Accept the next reading as it is."""
         self._accepts = True
 
     @property
@@ -63,7 +65,7 @@ class FlowClock:
         return self._accepts
 
     def read(self, now: Reading) -> int:
-        """The clock of an epoch that begins now. Raises `ClockJumped`."""
+        """The clock of an epoch that begins now. Raises `ClockJumped` if the host's clock has jumped ahead."""
         comparable = self.known is not None and self.known[0] == now.start != ""
         if not self._accepts and self._bound is not None:
             if comparable:
@@ -71,18 +73,18 @@ class FlowClock:
                 self._check(now, now.difference - self.known[1], self._bound, "time that has passed")
             elif self._last is not None:
                 self._check(now, now.wall - self._last, max(self._bound, LONGEST_REST), "last epoch's clock")
-        # The greatest difference so far: a clock that was set back and is set right again has not jumped.
+        # Keep the greatest difference: a clock that was set back, and is then corrected, has not jumped ahead.
         before = self.known[1] if comparable and self.known is not None and not self._accepts else now.difference
         self.known = (now.start, max(before, now.difference))
         return now.wall
 
     def completed(self, clock: int) -> None:
-        """An epoch with that clock is complete."""
+        """Note that an epoch with this clock is complete."""
         self._last = clock
         self._accepts = False
 
     def ahead(self, wall: int) -> int:
-        """By how much the flow's clock is ahead of the host's; 0 if it is not."""
+        """Microseconds by which the flow's clock is ahead of the host's; 0 if it is not."""
         return max(0, (self._last or 0) - wall)
 
     def _check(self, now: Reading, jump: int, bound: int, than: str) -> None:
@@ -102,7 +104,7 @@ class FlowClock:
 
 
 def shown(micros: int) -> str:
-    """A clock, for people."""
+    """A clock as text, for messages."""
     try:
         moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
     except OverflowError:

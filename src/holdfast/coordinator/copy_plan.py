@@ -1,13 +1,13 @@
-"""What to copy where, and how far everything is safe: from names alone.
+"""What to copy to which location, and the safe point: both computed from names alone.
 
 A location holds, per trace, durable layers, and segments of the lineage. Both say in their names which epochs they
-hold and of which history, so "how far is this copy" needs a listing and nothing else. A location lacks, for a trace
-and a range of key hashes, the epochs after those that it covers: they are shipped as *one* layer, however many epochs
-they are. So a location that is slow, or was away, gets fewer and larger files, and catches up; nothing else changes.
+hold, and of which history, so a listing is enough to tell up to which epoch a copy reaches. For a trace and a range of
+key hashes, a location lacks the epochs after those that it covers: they are shipped as *one* layer, however many epochs
+they are. So a location that is slow, or could not be reached, gets fewer and larger files, and catches up.
 
 The **safe point** S is the latest epoch that at least ``min_replicas`` locations cover, for every live trace, and whose
-lineage as many hold (invariant 5). Quiet partitions write empty layers, which count like others, so they never hold S
-back. S only grows: that a copy was lost later does not take back what was promised when it was there.
+lineage as many locations hold (invariant 5). Quiet partitions write empty layers, which count like others, so they
+never hold S back. S only grows: if a copy is lost later, the promise that was made stays.
 
 Pure: names in, instructions out.
 """
@@ -23,8 +23,8 @@ from holdfast.trace.merge import plan_merge
 from holdfast.trace.name import ALL, LayerName
 
 COMPACT_FROM = 32
-"""A location merges the layers of a trace and range when there are so many. More than a local trace has: they are read
-in recovery only, and merging many at once moves a row less often."""
+"""The number of layers of a trace and range from which on a location merges them. It is larger than for local traces:
+layers in locations are read in recovery only, and merging more layers at once rewrites a row less often."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,19 @@ class Holding:
     """Trace → layer → bytes."""
 
     lineage: int
-    """The lineage up to this epoch is there; -1: none."""
+    """The epoch up to which the location has the lineage; -1: none."""
 
     location: str = ""
-    """The identity of the location (`coordinator/roster.py`); none if it has none."""
+    """The identity of the location (`coordinator/roster.py`); "" if it has none."""
 
     roster: tuple[int, int] = (-1, -1)
-    """The version of its roster."""
+    """The version of the roster that the location has."""
 
 
 @dataclass(frozen=True)
 class Ship:
-    """Copy the epochs after < e ≤ upto of a trace, in [low, high), to these locations, as one layer each."""
+    """A copy to be made: the epochs after < e ≤ upto of a trace, with key hashes in [low, high), as one layer in each
+    of these locations."""
 
     trace: str
     low: int
@@ -58,7 +59,7 @@ class Ship:
 
 @dataclass(frozen=True)
 class Copied:
-    """A layer that is in a location now."""
+    """A result: the layer was copied, and is in the location now."""
 
     location: int
     trace: str
@@ -68,8 +69,8 @@ class Copied:
 
 @dataclass(frozen=True)
 class Failed:
-    """What did not work: a location that failed (``location`` ≥ 0), a damaged layer (``path`` names it), or the local
-    disk."""
+    """A result: copying failed, because of a location (``location`` ≥ 0), a damaged layer (the error's ``path`` names
+    it), or the local disk."""
 
     location: int
     trace: str
@@ -82,7 +83,7 @@ ShipResult = Copied | Failed
 
 @dataclass(frozen=True)
 class Compact:
-    """Merge these layers of one location."""
+    """A merge to be made: these layers of one location become one layer."""
 
     location: int
     trace: str
@@ -93,7 +94,7 @@ class Compact:
 
 @dataclass(frozen=True)
 class Remove:
-    """These layers of one location are needed by nobody."""
+    """Layers of one location that no reader needs."""
 
     location: int
     trace: str
@@ -101,12 +102,12 @@ class Remove:
 
 
 def trusting(last: int) -> Chain:
-    """A chain for names that were compared with the history already."""
+    """A chain that accepts every layer up to ``last``, for names that were compared with the history already."""
     return Chain(last, ())
 
 
 def reached(holding: Holding, traces: Iterable[str], last: int) -> int:
-    """The last epoch that the location covers, for all traces and the lineage."""
+    """The last epoch that a location covers, for all these traces and the lineage."""
     chain = trusting(last)
     upto = min(holding.lineage, last)
     for trace in traces:
@@ -115,7 +116,7 @@ def reached(holding: Holding, traces: Iterable[str], last: int) -> int:
 
 
 def safe_point(holdings: Sequence[Holding], traces: Sequence[str], last: int, min_replicas: int) -> int:
-    """The latest epoch that is held by ``min_replicas`` locations, trace by trace; -1 if there is none."""
+    """The latest epoch that, for each trace and the lineage, ``min_replicas`` locations hold; -1 if there is none."""
     if not 0 < min_replicas <= len(holdings):
         return -1
     chain = trusting(last)
@@ -132,7 +133,7 @@ def safe_point(holdings: Sequence[Holding], traces: Sequence[str], last: int, mi
 def plan_ships(
     holdings: Mapping[int, Holding], traces: Sequence[str], ranges: Sequence[tuple[int, int]], last: int
 ) -> list[Ship]:
-    """What the locations (by number) lack of the traces, up to epoch ``last``."""
+    """The copies to make so that these locations hold the traces up to epoch ``last``."""
     ships = []
     chain = trusting(last)
     for trace in traces:
@@ -147,7 +148,7 @@ def plan_ships(
 
 
 def plan_compactions(holdings: Mapping[int, Holding], ranges: Sequence[tuple[int, int]], last: int) -> list[Compact]:
-    """Merges that keep the number of a location's files logarithmic. Each location is judged by itself."""
+    """The merges that keep the number of a location's files logarithmic, planned for each location by itself."""
     found = []
     chain = trusting(last)
     for number, holding in holdings.items():
@@ -160,7 +161,7 @@ def plan_compactions(holdings: Mapping[int, Holding], ranges: Sequence[tuple[int
 
 
 def plan_removals(holdings: Mapping[int, Holding], last: int, live_after: int) -> list[Remove]:
-    """Layers that no reader as of ``live_after`` or later needs."""
+    """The layers that no reader as of an epoch from ``live_after`` on needs."""
     found = []
     for number, holding in holdings.items():
         for trace, layers in holding.layers.items():

@@ -1,23 +1,23 @@
-"""Durability as a state: what every location holds, how far that makes epochs safe, and what a round has to do.
+"""Durability: what every location holds, up to which epoch that is safe, and what a round of copying has to do.
 
-A *round* makes everything up to the last complete epoch durable at one location. Rounds at several locations go on side
-by side; each is a sequence of events and instructions:
+A *round* makes everything up to the last complete epoch durable at one location. Rounds at several locations run
+concurrently; each is a sequence of events and instructions:
 
     RoundDue ─ Look ─ LocationSeen ─ (Enrol) WriteLineage ShipLayers ─ LayersShipped ─ Look ─ LocationSeen
              ─ CheckClaim ─ ClaimSeen ─ RemoveCopies CompactCopies MergeLineage ForgetTraces WriteRoster ─ RoundEnded
 
-Order matters in two places, and both are kept here:
+The order matters in two places, and this class keeps it:
 
-* Lineage first, then layers, then the safe point, then the claims: a driver that finds its own claim still the greatest
-  *after* its epochs were durable may release input, since whoever claims the log later will find them there. The claims
-  that count are those of the locations that make the epochs safe.
+* Lineage first, then layers, then the safe point, then the claims. A driver whose claim is still the greatest *after*
+  its epochs were durable may release input, since any driver that claims the log later finds these epochs there. Claims
+  are checked at the locations that make the epochs safe.
 * A layer is removed only after the layers that replace it were seen in a listing.
 
-The first listing is left out where the location holds, as far as is known, what it held at the end of its last round:
-if that is wrong, the listing at the end of this one tells.
+The first listing is left out if the location is believed to hold what it held at the end of its last round. If that is
+wrong, the listing at the end of the round shows it.
 
-Pure: a part of `FlowState`. The file is long because what a round does and how far it makes epochs safe are read from,
-and written to, the same few facts.
+Pure: a part of `FlowState`. The file is long because the plan of a round and the safe point are computed from the same
+few facts, and both change them.
 """
 
 from __future__ import annotations
@@ -71,20 +71,20 @@ from holdfast.trace.merge import outline
 
 @dataclass
 class _Round:
-    """A round at a location, as far as it is."""
+    """The progress of a round at a location."""
 
     last: int
-    """The last complete epoch when it began: up to here it copies."""
+    """The epoch up to which the round copies."""
 
     copied: bool = False
-    """Whether the copies were made, and the next listing says what the location holds now."""
+    """Whether copying has begun: the next listing is the one at the end of the round."""
 
     listed: bool = False
-    """Whether that listing was made."""
+    """Whether the listing at the end of the round was made."""
 
 
 class CopyRounds:
-    """What the locations of one open log hold, and how far its epochs are safe."""
+    """What the locations of one open log hold, and up to which epoch it is safe."""
 
     def __init__(
         self,
@@ -99,11 +99,11 @@ class CopyRounds:
         scattered: bool,
         rewinds: Rewinds,
     ) -> None:
-        """``reaches``: live trace → how many epochs of it can be read as of (None: as many as are retained);
-        ``inputs``: those of them that hold input which is nowhere else; ``ranges``: the key hashes of each partition;
-        ``former``: traces of logs that views had before and that a sink still needs; ``retained``: traces that the
-        flow has no more and that readers may still ask for, None while traces that the flow has no more may be needed
-        by a sink."""
+        """``reaches``: live trace → the number of past epochs as of which it can be read (None: all that are retained);
+        ``inputs``: the live traces that hold input which is nowhere else; ``ranges``: the key hashes of each partition;
+        ``former``: traces of former logs of views that a sink still needs; ``retained``: traces that are not live and
+        that readers may still read, None as long as a sink may need any trace that is not live; ``scattered``: each
+        member keeps layers in its own directory."""
         self._history = history
         self.settings = settings
         self._reaches = dict(reaches)
@@ -120,62 +120,64 @@ class CopyRounds:
         """The safe point."""
 
         self.state = -1
-        """As of this epoch locations have all state, whoever copied it, and this driver leads."""
+        """The epoch up to which locations hold all state, whichever driver copied it, and this driver was confirmed to
+        lead after that."""
 
         self._gone = -1
-        """As of this epoch there is no state: that is said to locations, in layers without rows, also by strategies
-        that copy none."""
+        """The last epoch as of which there is no state at all. Locations are given layers without rows up to it, also
+        by strategies that copy no state."""
 
         self._wanted = -1
-        """Somebody waits until this epoch is safe."""
+        """The greatest epoch that a caller waits for until it is safe."""
 
         self.cleared = -1
-        """Up to here input may be released: it was safe, and after that nobody else had claimed the log."""
+        """The epoch up to which input may be released: it was safe, and no other driver had claimed the log after
+        that."""
 
         self.flushed = -1
-        """The lineage up to this epoch is durable."""
+        """The epoch up to which the lineage is durable."""
 
         self.snapshots: dict[str, int] = {}
-        """Name → the epoch that has it: every trace stays readable as of that."""
+        """Name → epoch of the snapshot: every trace stays readable as of it."""
 
         self.branches: dict[str, int] = {}
-        """Branch → its root: what came after that may be fed to it again, so inputs and lineage are kept from there
-        on. (The state that it began with is its own.)"""
+        """Branch → its root. Input after the root may be replayed into the branch, so inputs and lineage are kept from
+        there on. (The branch has its own copy of the state at the root.)"""
 
         self.holdings: dict[int, Holding] = {}
-        """Location → what it held when it was last looked at."""
+        """Location → what it held when it was last listed."""
 
         self.absent: frozenset[str] = frozenset()
-        """Traces of inputs that are not declared now: they may be again, and their rows are nowhere else."""
+        """Traces of inputs that are not declared now. They may be declared again, and their rows are nowhere else."""
 
         self.absent_whole: Mapping[str, int] = {}
-        """Of these, the traces that can be copied, each up to an epoch."""
+        """The traces among `absent` that can be copied, each with the epoch up to which it can."""
 
         self.lost: frozenset[int] = frozenset()
-        """Partitions whose members do not have their layers, while a flow goes on without them: nothing of these can be
-        copied before they are back, so no epoch after what copies have of them becomes safe."""
+        """Partitions that are not copied, because their layers are not with the members that own them: their members
+        are lost, or layers are being moved. Until they are back, no epoch becomes safe that copies lack for them."""
 
         self.former_safe: frozenset[str] = frozenset()
-        """The traces among `former` that are safe."""
+        """The traces of `former`, if all of them are safe; else none."""
 
         self._rounds: dict[int, _Round] = {}
         self._confirmed: dict[int, Holding] = {}
-        """Location → what it held before its claims were last looked at, and found to be this driver's."""
+        """Location → what it held when it was listed before its last check of claims that found this driver leading."""
 
         self._unchanged: set[int] = set()
-        """Locations that hold what they did when they were last looked at, and maybe more: as far as is known."""
+        """Locations that are believed to hold at least what they held when they were last listed."""
 
         self._doubtful: dict[int, set[str]] = {}
-        """Location → traces of which its last round did not find all layers with the members that should have them."""
+        """Location → traces for which its last round did not find all layers on the members that own them."""
 
         self._spared: frozenset[str] = frozenset()
         self._forgotten: set[int] = set()
-        """Locations (-1: the local directories) that have only traces that the flow needs."""
+        """Locations (-1: the local directories) that hold no trace that is not needed."""
 
         self._written: deque[tuple[int, int]] = deque()
         """Epochs that are not safe, each with the bytes of its layers."""
 
-    # -- how far everything is ----------------------------------------------------------------------------------------
+    # -- what is safe -------------------------------------------------------------------------------------------------
 
     @property
     def traces(self) -> list[str]:
@@ -184,33 +186,36 @@ class CopyRounds:
 
     @property
     def live(self) -> list[str]:
-        """The live traces, copied or not: what locations have of them is looked at, whoever copied it."""
+        """The live traces, copied or not: locations are listed for all of them, since another driver, with another
+        strategy, may have copied them."""
         return list(self._reaches)
 
     @property
     def target(self) -> int:
-        """Up to this epoch a round that begins now copies: what the strategy says, and what somebody waits for."""
+        """The epoch up to which a round that begins now copies: as the strategy says, and at least up to the epoch that
+        a caller waits for."""
         last = self._history.last
         return max(self.settings.strategy.copied_upto(last), min(self._wanted, last))
 
     @property
     def has_work(self) -> bool:
-        """Whether a round now has anything to make safe."""
+        """Whether a round that begins now could make anything safe."""
         return self.safe < self.target or self.state < self._gone
 
     def state_gone(self, epoch: int) -> None:
-        """There is no state as of an epoch, and every sink has its output."""
+        """Note that there is no state as of an epoch, and that every sink has its output."""
         self._gone = max(self._gone, epoch)
 
     def want(self, epoch: int) -> None:
-        """Somebody waits until an epoch is safe."""
+        """Note that a caller waits until an epoch is safe."""
         self._wanted = max(self._wanted, epoch)
 
     @property
     def former(self) -> dict[str, int]:
-        """Traces that the flow has no more, each with the epoch up to which it is kept: those that a sink needs, and
-        those of inputs that may come back. No epoch after that is safe before they are: what a sink has must not be
-        forgotten before it was brought away from it."""
+        """Traces that are not live and are copied all the same, each with the epoch up to which it is: former logs of
+        views that a sink still needs, and inputs that may be declared again. No epoch after that becomes safe before
+        these traces are safe: rows that a sink has must not be lost before the sink got the change that replaces
+        them."""
         return {**{each: log.upto for each, log in self._former_of().items() if each not in self._reaches},
                 **self.absent_whole}  # fmt: skip
 
@@ -222,53 +227,55 @@ class CopyRounds:
 
     @property
     def has_room(self) -> bool:
-        """Whether no more is unsafe than the bound allows (back-pressure)."""
+        """Whether the bound allows another unsafe epoch (back-pressure)."""
         return not self.settings.durable or self.settings.bound.allows(*self.unsafe)
 
     @property
     def live_after(self) -> int:
-        """Every epoch from this one on must stay readable: those that may have to be computed again read as of it."""
+        """The first epoch as of which all traces must stay readable: epochs that may be computed again read as of it,
+        and so do sinks that need former logs."""
         last = self._history.last
         upto = min(self.safe, last - 1) if self.settings.durable else last - 1
         return min([upto, *(log.since for log in self._former_of().values())])
 
     def floor(self, trace: str, history: History, now: int) -> int:
-        """Before this epoch of a history a trace needs not be readable. ``now``: the host's clock."""
+        """The first epoch as of which a trace must stay readable, for retention, snapshots, branches, rewinds and
+        sinks. ``now``: the host's clock."""
         reach = self._reaches[trace]
-        # A host's clock that is far ahead (`coordinator.clock`) makes no epoch old.
+        # A host's clock that is far ahead (`coordinator.clock`) must not make epochs older than the retention.
         floor = self.settings.retention.floor(history, min(now, history[-1].clock) if history else now)
         floor = floor if reach is None else max(floor, history.last - reach)
         held = list(self.branches.values()) if trace in self._inputs else []
         safe = self.safe if self.settings.durable else history.last
         undoing, owed = self._rewinds.held(safe), self._rewinds.needed(min([safe, *self.branches.values()]))
-        # What is taken again is read from the log of the source, if it has one: and that reaches back for ever.
+        # Input that is taken again is read from the source's log, if it has one; such a log has no reach.
         held += [undoing] if undoing is not None else []
         held += [owed] if owed is not None and reach is None else []
-        # An edit that is taken back has the log that a sink must first be brought away from.
+        # If an edit was taken back, a sink may still need the changes of this log since the epoch that it has.
         held += [former.since] if (former := self._former_of().get(trace)) is not None else []
         return min([floor, *self.snapshots.values(), *held])
 
     def snapshot_taken(self, name: str, epoch: int) -> None:
-        """An epoch has a name. Before the first epoch there is nothing to name."""
+        """Note a snapshot. Before the first epoch (``epoch`` is -1) there is nothing to keep."""
         if epoch >= 0:
             self.snapshots[name] = epoch
 
     def since(self, trace: str, now: int) -> int:
-        """Epochs of a trace up to this one may be collapsed: behind the safe point, and behind what can be read."""
+        """The epoch up to which epochs of a trace may be collapsed: not after the safe point, and not after `floor`."""
         floor = self.floor(trace, self._history, now)
         return min(floor, self.safe) if self.settings.durable else floor
 
     def counted(self, epoch: int, size: int) -> None:
-        """An epoch is complete; its layers have so many bytes."""
+        """Note that an epoch is complete; its layers have ``size`` bytes."""
         self._written.append((epoch, size))
 
     def seen(self, holdings: Mapping[int, Holding]) -> None:
-        """Locations were listed, and not in the course of a round."""
+        """Take in listings that were made outside a round."""
         self.holdings = {**self.holdings, **holdings}
         self._settle(self._history.last)
 
     def _settle(self, last: int) -> None:
-        """Compute how far everything is safe. What was promised is not taken back."""
+        """Compute the safe point and what depends on it. None of them ever goes back."""
         self.flushed = max(self.flushed, self.enrolment.safe(self.holdings, (), last))
         former = self.former
         unsafe = [upto for trace, upto in former.items() if self.enrolment.safe(self.holdings, [trace], upto) < upto]
@@ -278,7 +285,7 @@ class CopyRounds:
     # -- a round ------------------------------------------------------------------------------------------------------
 
     def begin(self, location: int, now: int) -> list[Instruction]:
-        """A round is to be made at a location."""
+        """Begin a round at a location."""
         if not self.settings.durable or self.target < 0:
             return []
         self._rounds[location] = _Round(self.target)
@@ -287,7 +294,7 @@ class CopyRounds:
         return [self._look(location)] if known is None else self._copy(location, known, now)
 
     def seen_in_round(self, location: int, holding: Holding, now: int) -> list[Instruction]:
-        """A location was listed in the course of its round."""
+        """Take in a listing of a location during its round: copy what is missing, or check the claims."""
         one = self._rounds[location]
         if not one.copied:
             return self._copy(location, holding, now)
@@ -301,7 +308,7 @@ class CopyRounds:
         return Look(location, tuple(dict.fromkeys([*self._reaches, *self.former])))
 
     def _copy(self, location: int, holding: Holding, now: int) -> list[Instruction]:
-        """What a location lacks that holds this: lineage first, then layers."""
+        """Instructions to copy what a location with this holding lacks: lineage first, then layers."""
         one = self._rounds[location]
         one.copied = True
         found: list[Instruction] = []
@@ -319,7 +326,7 @@ class CopyRounds:
         return [*found, ShipLayers(location, tuple(ships), since)]
 
     def shipped(self, location: int, results: Sequence[ShipResult]) -> list[Instruction]:
-        """Tasks have copied layers to a location, or merged layers there, as far as they could."""
+        """Take in the results of tasks that copied layers to a location, or merged layers there."""
         found: list[Instruction] = []
         damage: list[LogDamaged] = []
         before, doubtful = self._doubtful.get(location, set()), set()
@@ -329,7 +336,7 @@ class CopyRounds:
                     pass
                 case Failed(location=-1, error=LogDamaged() as error):
                     if self._scattered and "path" not in error.fields and result.trace not in before:
-                        # Its partition may just be on its way to another member. If not, the next round says so again.
+                        # Its partition may just be moving to another member. If not, the next round fails, too.
                         doubtful.add(result.trace)
                     else:
                         damage.append(error)
@@ -350,7 +357,7 @@ class CopyRounds:
         return found
 
     def claim_confirmed(self, event: ClaimSeen) -> list[Instruction]:
-        """A location says, after its copies were listed, that this driver is the last one to have claimed the log."""
+        """A location confirmed, after its copies were listed, that no later driver has claimed the log."""
         location, one = event.location, self._rounds[event.location]
         holding, now = self.holdings[location], event.now or 0
         self._confirmed[location] = holding
@@ -367,7 +374,7 @@ class CopyRounds:
         ]
 
     def _tidy(self, location: int, holding: Holding, last: int, now: int) -> list[Instruction]:
-        """Compact a location by itself, and remove what was replaced before."""
+        """Instructions to compact a location's layers, and to remove layers that earlier merges replaced."""
         found: list[Instruction] = []
         holdings = {location: holding}
         gone = {(each.trace, name) for each in plan_removals(holdings, last, self.live_after) for name in each.names}
@@ -388,7 +395,8 @@ class CopyRounds:
         return found
 
     def _forget(self, location: int) -> list[Instruction]:
-        """Remove the traces that the flow has no more, once nobody can need them, here and in each location."""
+        """Instructions to remove traces that are not live from the location and the local directories, once no sink,
+        reader or snapshot can need them."""
         spared = self._retained()
         if spared is None or self.snapshots:
             return []
@@ -399,7 +407,7 @@ class CopyRounds:
         return [ForgetTraces(each, kept) for each in (location, -1) if each not in self._forgotten]
 
     def forgotten(self, location: int) -> None:
-        """A location (-1: the local directories) has no trace any more that the flow does not need."""
+        """Note that a location (-1: the local directories) holds no trace any more that is not needed."""
         self._forgotten.add(location)
 
     def _renew(self, location: int, holding: Holding) -> list[Instruction]:
@@ -412,18 +420,18 @@ class CopyRounds:
         return []
 
     def roster_written(self, location: int, roster: Roster) -> None:
-        """A location has this roster now."""
+        """Note that a location has this roster now."""
         self.enrolment.has(location, roster)
         self._settle(self._history.last)
 
     def end(self, location: int, troubled: bool) -> list[Instruction]:
-        """The round at a location is over, however it went."""
+        """End the round at a location, whether it succeeded or not. Returns requests for further rounds."""
         one = self._rounds.pop(location, None)
         last = self.target if one is None else one.last
         while self._written and self._written[0][0] <= self.safe:
             self._written.popleft()
         again = troubled or not self.enrolment.counts(location) or (self._lags(location, last) and not self.lost)
-        # A location that has everything else, and lacks the next roster, would have no round any more.
+        # A location that lacks only the next roster would otherwise not get another round.
         wanted = dict.fromkeys([*([location] if again else []), *self.enrolment.awaited()])
         return [RequestRound(each) for each in wanted]
 

@@ -1,4 +1,4 @@
-"""What the user wants of durability, as plain values."""
+"""The user's settings of durability, as plain values."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from holdfast.guarantees.strategy import Strategy
 
 @dataclass(frozen=True)
 class DurabilitySettings:
-    """What the user wants of durability."""
+    """The user's settings of durability."""
 
     strategy: Strategy = field(default_factory=NoSync)
     min_replicas: int = 1
     bound: Bound = field(default_factory=Bound)
     retention: Retention = field(default_factory=Retention)
     accept_loss: bool = False
-    """Begin although too few locations are there to be sure that nothing is lost."""
+    """Open the flow although too few locations can be read to be sure that nothing is lost."""
     fold: int = 256
-    """So many epochs behind what is retained are folded at once."""
+    """The number of epochs that are folded at once, at least, after they are older than the retention."""
 
     @property
     def durable(self) -> bool:
-        """Whether anything is ever copied."""
+        """Whether the strategy copies anything."""
         return self.strategy.durable

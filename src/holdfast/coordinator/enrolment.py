@@ -1,7 +1,8 @@
-"""Which locations of an open flow's log count: the roster in force, and the next one.
+"""The locations of an open flow's log that count for the safe point: the roster in force, and the next one.
 
 A location that has lost its identity (its directory was removed, or made again, while the flow runs) is enrolled as a
-new one: it gets a head, a claim and an identity, is filled again, and counts when it has all that was promised.
+new location: it gets a header, a claim and an identity, is filled again, and counts when it holds everything that was
+promised.
 
 Pure: identities and holdings in, rosters to write out. `coordinator/roster.py` says what a roster is.
 """
@@ -28,8 +29,8 @@ class Enrolment:
         min_replicas: int,
         claim: Claim,
     ) -> None:
-        """``identities``: those of the locations that could be used when the flow was opened, by number; ``uris``: the
-        addresses of all locations; ``promised``: up to here epochs may have been said to be safe."""
+        """``identities``: location → identity, for the locations that could be used when the flow was opened; ``uris``:
+        the addresses of all locations; ``promised``: the epoch up to which epochs may have been called safe."""
         self.roster = roster
         """The roster in force."""
 
@@ -43,23 +44,25 @@ class Enrolment:
         self._enrolled = 0
 
     def safe(self, holdings: Mapping[int, Holding], traces: Sequence[str], last: int) -> int:
-        """The safe point, if the locations hold this."""
+        """The safe point that follows from these holdings: under the roster in force, and the next one if there is
+        one."""
         rosters = [self.roster] if self._next is None else [self.roster, self._next]
         return safe_under(rosters, by_identity(holdings), traces, last, self._min_replicas)
 
     def counts(self, location: int) -> bool:
-        """Whether what a location holds makes epochs safe."""
+        """Whether a location is on the roster in force, and so counts for the safe point."""
         return self._identities.get(location) in self.roster.locations
 
     def awaited(self) -> list[int]:
-        """The locations that lack the next roster, if there is one: until enough have it, it is not in force."""
+        """The locations that lack the next roster, which is not in force before enough have it; none if there is no
+        next roster."""
         if self._next is None:
             return []
         return [location for location, identity in self._identities.items() if identity not in self._have_next]
 
     def meet(self, location: int, identity: str) -> tuple[str, bool] | None:
-        """A location was looked at, before anything is written to it, and says that it is ``identity``. None if that is
-        right; else the identity under which it is to be enrolled, and whether it was another one before."""
+        """Take in the identity that was found at a location before anything is written to it. Returns None if it can be
+        used; else the new identity under which the location must be enrolled, and whether it had another one before."""
         others = {each for other, each in self._identities.items() if other != location}
         if identity and identity not in others:
             self._identities[location] = identity
@@ -74,8 +77,8 @@ class Enrolment:
     def wanted(
         self, location: int, holdings: Mapping[int, Holding], traces: Sequence[str], last: int, safe: int
     ) -> tuple[Roster, str] | None:
-        """After a round at a location, in which this driver was found to lead: the roster that the location should
-        have, and its identity; None if the location is not what it was."""
+        """The roster that a location should have, and its identity, after a round that found this driver to lead. None
+        if the location's identity is not the expected one."""
         if self._next is None:
             self._have_next.clear()
             self._next = successor(
@@ -95,7 +98,7 @@ class Enrolment:
         return self._next or self.roster, identity
 
     def has(self, location: int, roster: Roster) -> None:
-        """A location has this roster now."""
+        """Note that a location has this roster now; it comes into force when enough locations have it."""
         if self._next is None or roster != self._next:
             return
         self._have_next.add(self._identities.get(location, ""))

@@ -1,4 +1,4 @@
-"""The epochs of a flow, one after the other: which is next, whether the one that ran counts, and what failed ones left.
+"""The sequence of a flow's epochs: the next epoch, whether the last one counts, and the layers of failed epochs.
 
 A pure state machine, a part of `FlowState`: events in (an epoch began, ran, completed, was abandoned), facts out (the
 next lineage, the chain of digests by which tasks tell true layers from stale ones).
@@ -14,24 +14,25 @@ from holdfast.coordinator.lineage import GENESIS, Lineage
 from holdfast.trace.cover import Chain
 
 WINDOW = 256
-"""So many digests go to the tasks. Layers of epochs before were checked, or written by this very process."""
+"""The number of digests that are sent to tasks. Layers of older epochs were checked before, or this process wrote
+them."""
 
 
 class EpochSequence:
     """Hands out epochs, one at a time."""
 
     def __init__(self, history: History | None = None, term: int = 0) -> None:
-        """``history``: the complete epochs of the log, all of them, in order. ``term``: this driver's."""
+        """``history``: all complete epochs of the log, in order. ``term``: the term of this driver."""
         self.term = term
         self._chain = Chain(history.last if history is not None else -1, ())
         self._head = history[-1].digest if history else GENESIS
         self._clock = history[-1].clock if history else 0
         self._running: Lineage | None = None
         self.is_torn = False
-        """Whether it is not known here if the last epoch counts: only the log knows."""
+        """Whether this process does not know if the last epoch counts: only the log can tell."""
 
         self.undone: set[str] = set()
-        """The digests of epochs that failed and whose layers are not removed yet."""
+        """The digests of failed epochs whose layers are not removed yet."""
 
     @property
     def last(self) -> int:
@@ -44,8 +45,8 @@ class EpochSequence:
         return self._head
 
     def chain(self) -> Chain:
-        """How to tell the layers of this history from stale ones, up to the last complete epoch. Any thread may ask: it
-        gets the chain before an epoch was complete, or after."""
+        """The chain of digests that tells the layers of this history from stale ones, up to the last complete epoch.
+        Any thread may call this: it gets the chain of before or after an epoch, never one in between."""
         return self._chain
 
     def begin(
@@ -58,12 +59,13 @@ class EpochSequence:
         rewind: Mapping[str, Any] | None = None,
         again: int | None = None,
     ) -> Lineage:
-        """The lineage of the next epoch. It is not part of the history until `complete`. ``views``: what the flow
-        keeps, if that changes with it. ``rewind``: what it undoes; ``again``: the epoch whose input it takes again.
+        """The lineage of the next epoch. It is not part of the history until `complete`. ``views``: the versions of the
+        flow's collections, if they change with this epoch. ``rewind``: the epochs that it undoes; ``again``: the epoch
+        whose input it takes again.
 
-        Its clock never goes back, whatever the host's does: time that has passed in a view has passed. Unless the user
-        wants it to go ``back``, since it never should have been so far ahead: what has gone then stays away, and what
-        comes lasts as long as it should."""
+        The clock of an epoch is never before that of the last one, whatever the host's clock says: rows that expired
+        stay expired. Only if the user wants the clock to go ``back``, because it was ahead by mistake, it does: rows
+        that have expired stay away, and new rows last as long as they should."""
         if self._running is not None:
             raise RuntimeError(f"epoch {self._running.epoch} is still running")
         clock = clock if back else max(clock, self._clock)
@@ -73,14 +75,14 @@ class EpochSequence:
         return self._running
 
     def ran(self, lineage: Lineage) -> None:
-        """All layers of the epoch are written, and it is about to be counted. Until `counted` or `abandon` nobody but
-        the log knows whether it is."""
+        """Note that all layers of the epoch are written, and that its lineage is about to be. Until `counted` or
+        `abandon`, only the log can tell whether the epoch counts."""
         if self._running is None or self._running.digest != lineage.digest:
             raise RuntimeError(f"epoch {lineage.epoch} is not the one that runs")
         self.is_torn = True
 
     def complete(self, lineage: Lineage) -> None:
-        """The epoch's line is in the stash: it is part of the history now."""
+        """Note that the epoch's lineage is in the stash: the epoch is part of the history now."""
         if self._running is None or self._running.digest != lineage.digest:
             raise RuntimeError(f"epoch {lineage.epoch} is not the one that runs")
         self._running = None
@@ -91,12 +93,12 @@ class EpochSequence:
         self._chain = Chain(self._chain.base + forgotten, digests[forgotten:])
 
     def counted(self) -> None:
-        """Everybody in this process knows that the last epoch counts."""
+        """Note that all parts of this process were told that the last epoch counts."""
         self.is_torn = False
 
     def abandon(self, lineage: Lineage) -> None:
-        """The epoch failed. What it wrote carries a digest that no history has; its number is free again. Its layers
-        are to be removed."""
+        """Note that the epoch failed. Its number is used again by the next epoch; its layers have a digest that no
+        history has, and are to be removed."""
         if self._running is None or self._running.digest != lineage.digest:
             raise RuntimeError(f"epoch {lineage.epoch} is not the one that runs")
         self._running = None
@@ -104,5 +106,5 @@ class EpochSequence:
         self.undone.add(lineage.digest)
 
     def removed(self, digest: str) -> None:
-        """The layers of a failed epoch are gone."""
+        """Note that the layers of a failed epoch were removed."""
         self.undone.discard(digest)

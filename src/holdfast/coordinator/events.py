@@ -1,7 +1,7 @@
-"""Everything that can happen to a flow, as values: what `FlowState.handle` takes.
+"""Everything that can happen to a flow, as values: the arguments of `FlowState.handle`.
 
-An event says what was seen or done, never what follows from it. Whoever carries out an instruction
-(`coordinator/instructions.py`) answers with the event that it names.
+An event says what was seen or done, never what follows from it. The code that carries out an instruction
+(`coordinator/instructions.py`) answers with the event that the instruction names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.errors import Fenced
 
 @dataclass(frozen=True)
 class RoundDue:
-    """A round of copying is to be made at a location."""
+    """A round of copying should begin at a location."""
 
     location: int
     now: int
@@ -30,7 +30,7 @@ class RoundDue:
 
 @dataclass(frozen=True)
 class LocationSeen:
-    """A location was listed, in the course of its round."""
+    """A location was listed during its round."""
 
     location: int
     holding: Holding
@@ -39,21 +39,21 @@ class LocationSeen:
 
 @dataclass(frozen=True)
 class LocationsSeen:
-    """Locations were listed, and not in the course of a round."""
+    """Locations were listed outside a round."""
 
     holdings: Mapping[int, Holding]
 
 
 @dataclass(frozen=True)
 class LocationFailed:
-    """A location does not answer, in the course of its round."""
+    """A location failed during its round."""
 
     location: int
 
 
 @dataclass(frozen=True)
 class LayersShipped:
-    """Tasks have copied layers to a location, or compacted layers there, as far as they could."""
+    """Tasks copied layers to a location, or compacted layers there; each result says whether that succeeded."""
 
     location: int
     results: tuple[ShipResult, ...]
@@ -68,19 +68,19 @@ class ClaimSeen:
     process: str = "?"
     host: str = "?"
     now: int | None = None
-    """The host's clock, if this is part of the location's round."""
+    """The host's clock, if the claim was checked in the location's round; else None."""
 
 
 @dataclass(frozen=True)
 class DriverFenced:
-    """It is known from elsewhere (the lease, the lock of the working directory) that another driver may lead."""
+    """The lease or the lock of the working directory says that another driver may lead."""
 
     error: Fenced
 
 
 @dataclass(frozen=True)
 class RosterWritten:
-    """A location has this roster now."""
+    """A roster was written to a location."""
 
     location: int
     roster: Roster
@@ -88,14 +88,14 @@ class RosterWritten:
 
 @dataclass(frozen=True)
 class TracesForgotten:
-    """A location (-1: the local directories) has no trace any more that the flow does not need."""
+    """The traces that are not needed were removed from a location (-1: the local directories)."""
 
     location: int
 
 
 @dataclass(frozen=True)
 class RoundEnded:
-    """The round at a location is over, however it went; ``troubled``: the location fails."""
+    """The round at a location is over, whether it succeeded or not; ``troubled``: the location failed."""
 
     location: int
     troubled: bool
@@ -106,21 +106,21 @@ class RoundEnded:
 
 @dataclass(frozen=True)
 class EpochRan:
-    """All layers of the epoch that runs are written."""
+    """All layers of the running epoch are written."""
 
     lineage: Lineage
 
 
 @dataclass(frozen=True)
 class EpochWritten:
-    """The line of an epoch is in the stash: from now on it counts."""
+    """The lineage of an epoch is in the stash: from now on the epoch counts."""
 
     lineage: Lineage
 
 
 @dataclass(frozen=True)
 class EpochCounted:
-    """An epoch counts, and everybody in this process knows; its layers have so many bytes."""
+    """An epoch counts, and all parts of this process were told; its layers have ``bytes`` bytes."""
 
     lineage: Lineage
     bytes: int
@@ -128,7 +128,7 @@ class EpochCounted:
 
 @dataclass(frozen=True)
 class EpochFailed:
-    """An epoch that was begun, or that ran, is not to count."""
+    """An epoch that was begun, or that ran, will not count."""
 
     lineage: Lineage
 
@@ -142,7 +142,7 @@ class LayersRemoved:
 
 @dataclass(frozen=True)
 class HistoryFolded:
-    """The stash has the base instead of the epochs before it."""
+    """The stash has the base in place of the epochs that are folded in it."""
 
     base: Folded
 
@@ -152,14 +152,15 @@ class HistoryFolded:
 
 @dataclass(frozen=True)
 class CommitBegan:
-    """A sink is given an epoch: until it answers, nobody knows whether it has it."""
+    """A sink is being given an epoch: until it answers, it is unknown whether it has the epoch."""
 
     sink: int
 
 
 @dataclass(frozen=True)
 class SinkAnswered:
-    """A sink has an epoch. ``carried``: so many records of lineage came with it, the last one of that epoch."""
+    """A sink has an epoch. ``carried``: the number of records of lineage that came with the commit, up to that epoch;
+    None if the sink keeps no lineage."""
 
     sink: int
     epoch: int
@@ -168,14 +169,14 @@ class SinkAnswered:
 
 @dataclass(frozen=True)
 class SafetyWanted:
-    """Somebody waits until an epoch is safe: rounds copy up to it, whatever the strategy would leave for later."""
+    """A caller waits until an epoch is safe: rounds copy up to it, even if the strategy would copy later."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class StateGone:
-    """All state was looked at, and none is left as of an epoch: input up to it is part of nothing any more (a level-1
+    """All state was looked at, and there is none as of an epoch: no state depends on input up to it any more (a level-1
     acknowledgement)."""
 
     epoch: int
@@ -183,7 +184,7 @@ class StateGone:
 
 @dataclass(frozen=True)
 class SinkStarted:
-    """A sink that cannot tell what it has is taken to have this epoch."""
+    """A sink that cannot tell what it has is assumed to have this epoch."""
 
     sink: int
     epoch: int
@@ -191,23 +192,24 @@ class SinkStarted:
 
 @dataclass(frozen=True)
 class SnapshotTaken:
-    """An epoch has a name, and stays readable until that is removed."""
+    """A snapshot was taken: its epoch stays readable until the snapshot is removed."""
 
     name: str
     epoch: int | None = None
-    """None: the last complete one."""
+    """None: the last complete epoch."""
 
 
 @dataclass(frozen=True)
 class SnapshotRemoved:
-    """The name is no more."""
+    """A snapshot was removed."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class BranchMade:
-    """A branch begins behind this epoch: what came since may be fed to it again, until it is removed."""
+    """A branch was made that begins after the epoch ``root``: input after that may be replayed into it, until it is
+    removed."""
 
     name: str
     root: int
@@ -215,15 +217,15 @@ class BranchMade:
 
 @dataclass(frozen=True)
 class BranchRemoved:
-    """The branch is no more."""
+    """A branch was removed."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class InputsAbsent:
-    """Inputs are not declared now, and may be again. ``traces``: theirs. ``whole``: of these, the ones that are whole
-    here, each up to an epoch, and so can be copied."""
+    """Some inputs are not declared now, and may be declared again. ``traces``: their traces. ``whole``: those of the
+    traces that this host holds completely, and that can be copied, each with the epoch up to which it does."""
 
     traces: frozenset[str]
     whole: Mapping[str, int]
@@ -241,14 +243,14 @@ class MembershipChanged:
 
 @dataclass(frozen=True)
 class MemberLeaves:
-    """A member is to go, and is still there."""
+    """A member is to leave on purpose, and is still there."""
 
     member: str
 
 
 @dataclass(frozen=True)
 class MemberLeft:
-    """Others have all that a member kept."""
+    """Other members have all layers that a leaving member kept."""
 
     member: str
 
@@ -262,7 +264,8 @@ class TasksRan:
 
 @dataclass(frozen=True)
 class MembersLost:
-    """A flow that continues without lost members has looked who is there. ``before``: the owners before that."""
+    """A flow that continues without lost members has looked at the membership. ``before``: the owners of partitions
+    before that; ``owners``: the owners now."""
 
     before: tuple[str, ...]
     owners: tuple[str, ...]
@@ -271,7 +274,7 @@ class MembersLost:
 
 @dataclass(frozen=True)
 class RangeDamaged:
-    """A layer of the approximate branch is damaged that holds these key hashes."""
+    """A layer of the approximate branch, with the key hashes in [low, high), is damaged."""
 
     low: int
     high: int
@@ -279,7 +282,7 @@ class RangeDamaged:
 
 @dataclass(frozen=True)
 class BranchImpossible:
-    """The members that were left cannot be reached either: there is no branch."""
+    """The other members cannot be reached either: there can be no branch."""
 
 
 @dataclass(frozen=True)
@@ -291,24 +294,24 @@ class BranchEpochRan:
 
 @dataclass(frozen=True)
 class BranchEpochFailed:
-    """An approximate epoch that was begun is not to count."""
+    """An approximate epoch that was begun will not count."""
 
     lineage: Lineage
 
 
 @dataclass(frozen=True)
 class RepairBegan:
-    """What is approximate is being made exact."""
+    """A repair has begun: the flow is being made exact again."""
 
 
 @dataclass(frozen=True)
 class LayersRecovered:
-    """The exact layers are where they belong again."""
+    """The exact layers are with the owners of their partitions again."""
 
 
 @dataclass(frozen=True)
 class RepairEnded:
-    """A repair is over; ``exact``: all epochs of the branch were run again."""
+    """A repair is over; ``exact``: all epochs of the branch were run again exactly."""
 
     exact: bool
 

@@ -1,24 +1,24 @@
-"""The state of a flow: everything that decides what happens next, in one pure object.
+"""The state of a flow: all decisions about what happens next are made by one pure object.
 
 Events go in (`coordinator/events.py`: an epoch ran, a location was listed, a claim was seen, a sink answered, members
 were lost), instructions come out (`coordinator/instructions.py`: ship layers, count an epoch, commit to a sink, remove
-layers, hand partitions over, stop). It starts no thread, opens no file, reads no clock and knows no Spark: `runtime/`
-carries instructions out, and the simulator drives the same object. So a race is a list of events in a test
+layers, hand partitions over, stop). The object starts no thread, opens no file, reads no clock and does not use Spark:
+`runtime/` carries instructions out, and the simulator drives the same object. So a race is a list of events in a test
 (`tests/coordinator/test_flow_state_races.py`).
 
-| part | what it knows |
+| part | content |
 |---|---|
 | `history` | the lineage of all complete epochs, with a base |
-| `epochs` | the epoch that runs, whether it counts, what failed epochs left behind |
+| `epochs` | the running epoch, whether it counts, and the layers that failed epochs left |
 | `rewinds` | which epochs were undone, and which input is to be taken again |
-| `versions`, `edits` | what each view is, was, and is declared to be |
-| `sinks` | what each sink has |
+| `versions`, `edits` | the past, present and declared version of each view |
+| `sinks` | the last epoch that each sink has |
 | `copies` | what each location holds; the safe point; what may be released, collapsed and removed |
-| `ownership` | who keeps which partition |
-| `branch` | the approximate epochs, while a flow goes on without lost members; None: it is exact |
+| `ownership` | the owner of each partition |
+| `branch` | the approximate epochs, while a flow goes on without lost members; None while the flow is exact |
 
-It is not thread-safe: `runtime/` holds one lock around `handle`. Single values (`copies.safe`, `epochs.last`) may be
-read without it.
+`FlowState` is not thread-safe: `runtime/` holds one lock around `handle`. Single values (`copies.safe`, `epochs.last`)
+may be read without the lock.
 
 The file is long because every event has its case in one place.
 """
@@ -48,14 +48,15 @@ from holdfast.coordinator.view_versions import ViewVersion, ViewVersions
 from holdfast.errors import Fenced
 
 _WAITS = 16
-"""So many epochs a member that joins waits at most; then it gets its share anyway, from the others."""
+"""The number of epochs after which a joining member gets its partitions although their layers are not safe yet; it then
+takes more of these layers from the other members."""
 
 _LINE = 512
-"""Bytes: about the size of an epoch's record."""
+"""Bytes: about the size of an epoch's record of lineage."""
 
 
 class Mode(Enum):
-    """How a flow goes on."""
+    """Whether a flow is exact, goes on without lost members, or is being made exact again."""
 
     EXACT = "exact"
     APPROXIMATE = "approximate"
@@ -63,7 +64,7 @@ class Mode(Enum):
 
 
 class FlowState:
-    """Everything that decides what an open flow does next."""
+    """Decides what an open flow does next."""
 
     def __init__(
         self,
@@ -83,16 +84,17 @@ class FlowState:
         continues: bool = False,
         root: int | None = None,
     ) -> None:
-        """``history``: the complete epochs, as they grow; ``claim``: this driver's. ``uris``: the log's locations.
-        ``reaches``: live trace → how many epochs of it can be read as of (None: as many as are retained); ``inputs``:
-        those among them that hold input which is nowhere else. ``ranges``: the key hashes of each partition.
-        ``declared``: what the flow's collections are; ``before``: what they were at first, in a log whose history does
-        not say so. ``ownership``: who keeps which partition, None where one host keeps all. ``continues``: a loss makes
-        the flow approximate. ``root``: the epoch with which it begins, if it is a branch."""
+        """``history``: the complete epochs, which grows; ``claim``: the claim of this driver. ``uris``: the log's
+        locations. ``reaches``: live trace → the number of past epochs as of which it can be read (None: all that are
+        retained); ``inputs``: the live traces that hold input which is nowhere else. ``ranges``: the key hashes of each
+        partition. ``declared``: the declared versions of the flow's collections; ``before``: their first versions, for
+        a log whose history does not name them. ``ownership``: the owners of partitions, None if one host keeps all.
+        ``continues``: a loss of members makes the flow approximate. ``root``: if the flow is a branch, the epoch at
+        which it begins."""
         self.history = history
         self.settings = settings
         self.fenced: Fenced | None = None
-        """Another driver has taken over."""
+        """The error of a driver that must stop, since another driver has taken over; None while this driver leads."""
 
         self.epochs = EpochSequence(history, claim.term)
         self.rewinds = Rewinds(history)
@@ -117,7 +119,7 @@ class FlowState:
         self.branch: ApproximateBranch | None = None
         self.mode = Mode.EXACT
         self.is_unsettled = False
-        """Whether members came or went while that could not be made up for."""
+        """Whether a repair has ended, and the assignment of partitions at rest is still to be taken."""
 
         self._claim = claim
         self._uris = list(uris)
@@ -125,7 +127,7 @@ class FlowState:
         self._continues = continues
         self._root = root
         self._awaited: int | None = None
-        """Members have joined that wait until this epoch is safe."""
+        """The epoch that must be safe before members that joined get their partitions; None if no member waits."""
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
@@ -136,12 +138,12 @@ class FlowState:
 
     @property
     def lost(self) -> frozenset[int]:
-        """The partitions that are left out of what is read."""
+        """The lost partitions, which are missing from what is read."""
         return frozenset() if self.branch is None else self.branch.lost
 
     def uncommitted(self, epoch: int, held: HeldLineage | None = None) -> bytes:
-        """The lineage up to ``epoch`` that is not durable: what a commit to a sink must carry (invariant 6). ``held``:
-        the first and the last epoch of what the sink holds already, and need not be given again."""
+        """The lineage up to ``epoch`` that is not durable, which a commit to a sink must carry (invariant 6). ``held``:
+        the first and the last epoch of the lineage that the sink holds already, which is left out."""
         after = self.copies.flushed if self.settings.strategy.forwards else epoch - 1
         if held is not None and held[0] <= after + 1:
             after = max(after, held[1])
@@ -149,21 +151,23 @@ class FlowState:
 
     @property
     def deliverable(self) -> int:
-        """The last exact epoch that sinks may be given."""
+        """The last exact epoch that may be given to sinks."""
         return self.settings.strategy.deliverable(self.epochs.last, self.copies.safe)
 
     def surely_has(self, last: int) -> int:
-        """The epoch that a sink which cannot tell is taken to have, if ``last`` is the last that it may be given."""
+        """The epoch that a sink which cannot tell what it has is assumed to have, if ``last`` is the last epoch that it
+        may be given."""
         return self.settings.strategy.surely_has(last)
 
     def foldable(self, now: int, base_bytes: int) -> int | None:
-        """The epoch up to which the history is to be folded; None if that is not worth it. An epoch may be folded when
-        nobody can ask for it any more: it is safe, and no other driver has claimed the log since; it is behind the
-        retention; and every sink has it. What a branch took since its root is compared with what its parent took when
-        it is promoted. ``now``: the host's clock; ``base_bytes``: the size of the base there is."""
+        """The epoch up to which the history should be folded; None if folding is not worth it yet. An epoch may be
+        folded when no reader and no recovery can need it any more: it is safe, and no other driver had claimed the log
+        after that; it is older than the retention; and every sink has it. Epochs after the root of a branch are kept,
+        since promoting a branch compares what it took with what its parent took. ``now``: the host's clock;
+        ``base_bytes``: the size of the current base."""
         if not self.history:
             return None
-        # A host's clock that is far ahead (`coordinator.clock`) makes no epoch old.
+        # A host's clock that is far ahead (`coordinator.clock`) must not make epochs older than the retention.
         floor = self.settings.retention.floor(self.history, min(now, self.history[-1].clock))
         named = [*self.copies.snapshots.values(), *self.copies.branches.values()]
         named += [] if self._root is None else [self._root]
@@ -185,18 +189,20 @@ class FlowState:
         rewind: Mapping[str, Any] | None = None,
         again: int | None = None,
     ) -> Lineage:
-        """The lineage of the next exact epoch; it is run, and then `EpochRan` or `EpochFailed` is told. ``rewind``:
-        what it undoes; ``again``: the epoch whose input it takes again (`rewinds.owed`)."""
+        """The lineage of the next exact epoch. The caller runs it, and then reports `EpochRan` or `EpochFailed`.
+        ``back``: its clock may be before that of the last epoch. ``rewind``: the epochs that it undoes; ``again``: the
+        epoch whose input it takes again (`rewinds.owed`)."""
         return self.epochs.begin(offers, clock, seed, self.edits.said(), back, rewind, again)
 
     def begin_on_branch(self, offers: dict[str, Any], clock: int, seed: int) -> Lineage:
-        """The lineage of the next approximate epoch; it is run, and then `BranchEpochRan` or `BranchEpochFailed` is
-        told."""
+        """The lineage of the next approximate epoch. The caller runs it, and then reports `BranchEpochRan` or
+        `BranchEpochFailed`."""
         assert self.branch is not None
         return self.branch.epochs.begin(offers, clock, seed)
 
     def handle(self, event: Event) -> list[Instruction]:
-        """What follows from an event, in the order in which it is to be done."""
+        """Take an event in, and return the instructions that follow from it, in the order in which to carry them
+        out."""
         match event:
             # Copying.
             case events.RoundDue(location=location, now=now):
@@ -225,7 +231,7 @@ class FlowState:
             case events.TracesForgotten(location=location):
                 self.copies.forgotten(location)
             case events.LocationFailed():
-                pass  # its round ends; what it holds is as it was seen last
+                pass  # its round ends; the holding that was seen last stays valid
             case events.SafetyWanted(epoch=epoch):
                 self.copies.want(epoch)
             case events.StateGone(epoch=epoch):
@@ -238,8 +244,8 @@ class FlowState:
                 self.epochs.ran(lineage)
                 return [instructions.CountEpoch(lineage)]
             case events.EpochWritten(lineage=lineage):
-                # Rounds go on meanwhile, and go by the history: the chain has an epoch before the history does, so that
-                # none is copied whose layers the chain does not know yet.
+                # Rounds run at the same time, and copy what is in the history. So the chain gets the epoch before the
+                # history does: otherwise a round might copy an epoch whose layers the chain does not know yet.
                 self.epochs.complete(lineage)
                 self.history.append(lineage)
                 self.rewinds.add(lineage)
@@ -289,7 +295,7 @@ class FlowState:
                 self.branch.epochs.abandon(lineage)
             case events.RepairBegan():
                 self.mode = Mode.REPAIRING
-                # What is copied in the meantime may be elsewhere than it was, and elsewhere than the branch needs it.
+                # Layers move between members during a repair, so no partition is copied until they are back.
                 self.copies.lost = frozenset(range(len(self._ranges)))
             case events.LayersRecovered():
                 self.copies.lost = frozenset()
@@ -313,23 +319,23 @@ class FlowState:
         return self.copies.claim_confirmed(event)
 
     def release(self) -> instructions.ReleaseInput:
-        """What the sources may be told to forget: the input of epochs that are safe, unless another driver took
-        over before that was seen, and unless the strategy needs it to compute state again."""
+        """The epoch up to which sources may forget input: it is safe, no other driver had claimed the log after that,
+        and the strategy does not need the input to compute state again."""
         upto = self.settings.strategy.releasable(self.copies.cleared, self.copies.state)
         upto = min([upto, *self.copies.branches.values()])
-        # What was taken again after that may be read again; sources know it by the epoch that took it first.
+        # Input that was taken again after that may still be read; sources know it by the epoch that took it first.
         needed = self.rewinds.needed(upto)
         return instructions.ReleaseInput(upto if needed is None else min(upto, needed))
 
     # -- epochs -------------------------------------------------------------------------------------------------------
 
     def remaining(self) -> list[Instruction]:
-        """What epochs that failed have left to be done: their layers must go. If all of them stayed, whoever opens the
-        log would take such an epoch for one whose driver died before it could say that it was complete."""
+        """Instructions to remove the layers of failed epochs. If all layers of a failed epoch stayed, the next driver
+        would take it for an epoch whose driver died after writing all layers and before counting it."""
         return [instructions.RemoveLayers(digest) for digest in sorted(self.epochs.undone)]
 
     def _counted(self, lineage: Lineage, size: int) -> list[Instruction]:
-        """An epoch counts: it may be seen, by the sources first."""
+        """An epoch counts: tell the sources, then copy it and deliver it as the strategy says."""
         self.epochs.counted()
         self.copies.counted(lineage.epoch, size)
         found: list[Instruction] = []
@@ -340,17 +346,17 @@ class FlowState:
         if after.copy:
             found.append(instructions.RequestCopies())
         if after.wait:
-            # Nothing is to be seen of it before it is safe; else sinks get it before the next epoch.
+            # Sinks get the epoch only after it is safe; if waiting fails, they get it before the next epoch.
             found.append(instructions.AwaitSafe(lineage.epoch))
         elif strategy.deliverable(lineage.epoch, self.copies.safe) < lineage.epoch:
-            return found  # its output is held
+            return found  # the strategy holds the output back
         return [*found, *(self._deliver(sink, lineage) for sink in range(len(self.sinks.views)))]
 
     def _deliver(self, sink: int, lineage: Lineage) -> Instruction:
         past = self.versions.of(self.sinks.views[sink])
-        # The very first epoch of a view's first version is like any other if the sink has all before it.
+        # The first epoch of a version is the difference to the version before, from the logs; epoch 0 has none before.
         is_new = past[-1].first == lineage.epoch and lineage.epoch > 0
-        # What a rewind gives back is in the logs alone.
+        # The change of a rewind is not in the reports of its tasks, only in the logs.
         if is_new or lineage.rewind is not None or self.sinks.epochs[sink] != lineage.epoch - 1:
             return instructions.CatchUp(sink, lineage.epoch)
         return instructions.Commit(sink, lineage.epoch)
@@ -358,9 +364,9 @@ class FlowState:
     # -- members ------------------------------------------------------------------------------------------------------
 
     def _membership_changed(self, change: str) -> list[Instruction]:
-        """Members came or went. What a lost one had is inherited at once. One that comes waits until what the others
-        had then is safe: then it takes its share from the copies, and the little that came since from the others. It
-        does not wait for ever, if storage fails."""
+        """Members came or went. The partitions of a lost member are inherited at once. A new member waits until the
+        epochs that were complete when it came are safe: then it takes its share of layers from the copies, and only the
+        few newer layers from the other members. The wait is bounded, since storage may fail."""
         change = change or ("unsettled" if self.is_unsettled else "")
         if not change:
             return []
@@ -373,8 +379,8 @@ class FlowState:
         return [instructions.Refresh(settle=change != "lost")]
 
     def _tasks_ran(self, tasks: Sequence[tuple[int, str]]) -> list[Instruction]:
-        """A keyed task that ran elsewhere than at home has its layers there: its partition is kept there from now on,
-        and what the new member lacks of the other stages is brought."""
+        """Keyed tasks ran. If one ran on a member that does not own its partition, its layers are there: that member
+        owns the partition from now on, and gets the layers of the other stages that it lacks."""
         if self.ownership is None:
             return []
         owners = self.ownership.owners
@@ -389,8 +395,9 @@ class FlowState:
         return self._continues and self.mode is Mode.EXACT and self.ownership is not None and self.last >= 0
 
     def _members_lost(self, event: events.MembersLost) -> list[Instruction]:
-        """If members are gone with partitions of theirs, and not with all, the flow goes on without. On a branch: what
-        is gone is left out, and every partition that is left is kept where its layers of the branch are."""
+        """If some, but not all, owners of partitions are lost, the flow goes on without these partitions, on a branch.
+        The lost partitions are left out, and every other partition stays with the member that has its layers of the
+        branch."""
         begins = self.branch is None
         if begins:
             if not self.may_branch or event.members >= set(event.before) or not event.members & set(event.before):

@@ -1,19 +1,18 @@
 """The base of a history: all epochs up to one, folded into one record.
 
-What an epoch took and was answered is needed for as long as the epoch may be computed again, or read as of. Behind both
-the safe point and what the flow retains that is over, and what is left of the epochs is:
+The offers and answers of an epoch are needed as long as the epoch may be computed again, or read as of. For epochs
+before both the safe point and the retention that is over. A base keeps of them:
 
-* their end: its number, digest, clock and term, so that the next epoch follows it;
-* what they took of each source, folded by the source (`Source.fold`): a new view is filled from it, and a source that
-  is opened again is told of it. (After a rewind the two differ: what was undone is told, and not read again.);
-* the versions of the views that may still matter (`coordinator/view_versions.py`);
-* the digests of those epochs with which layers or segments end that there still are, so that these can be told from
-  stale ones.
+* the last of the epochs: its number, digest, clock and term, so that the next epoch can follow;
+* the offers that they took from each source, folded by the source (`Source.fold`): a new view is filled from them, and
+  a source that is opened again is told them. (After a rewind the two differ: undone offers are told, and not read.);
+* the versions of the views that may still be needed (`coordinator/view_versions.py`);
+* the digests of epochs with which an existing layer or segment ends, so that these can be told from stale ones.
 
-Answers from outside are not needed any more. So a base is as small as the sources and the flow make it, however many
-epochs are in it.
+Answers of users' functions are not needed any more. So the size of a base depends on the sources and views, and not on
+the number of epochs in it.
 
-It is a record of lineage like those of epochs, and stands in their place: in the stash, in segments, with a commit.
+A base is a record of lineage, and replaces the records of its epochs: in the stash, in segments, with a commit.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ from typing import Any
 from holdfast.coordinator.lineage import Lineage
 
 Taken = Mapping[str, tuple[tuple[int, Any], ...]]
-"""Source → (epoch, offer): offers in order, each with the last epoch of those that it stands for."""
+"""Source → (epoch, offer): offers in order, each with the last of the epochs that took it."""
 
 
 @dataclass(frozen=True)
 class Folded(Lineage):
-    """Epochs 0 … ``epoch``. As a record of lineage it is that of the last one, without what it took."""
+    """Epochs 0 … ``epoch``. As a record of lineage it is that of the last of them, without offers."""
 
     end: str = ""
     """The digest of ``epoch``."""
 
     taken: Taken = field(default_factory=dict)
     told: Taken | None = None
-    """What sources are told was taken, where a rewind undid some of it; None: ``taken``."""
+    """The offers that sources are told, if a rewind undid some of them; None: the same as ``taken``."""
 
     forms: Mapping[str, Any] = field(default_factory=dict)
-    """What `ViewVersions.folded` gives; `forms` in the format."""
+    """The versions of views, from `ViewVersions.folded`; called ``forms`` in the durable format."""
 
     ends: Mapping[int, str] = field(default_factory=dict)
-    """Epoch → digest, of epochs before with which something ends that is still there."""
+    """Epoch → digest, for earlier epochs with which an existing layer or segment ends."""
 
     @cached_property
     def digest(self) -> str:
@@ -71,7 +70,7 @@ class Folded(Lineage):
 
     @staticmethod
     def from_record(record: dict[str, Any]) -> Folded:
-        """Raises ValueError when the record does not have the checksum that it carries."""
+        """Parse a record. Raises ValueError if its checksum does not match."""
         carried = record.pop("sum", "")
         if _sum(json.dumps(record, separators=(",", ":"))) != carried:
             raise ValueError(f"the record of epochs 0 to {record.get('base')} does not have its checksum")

@@ -1,15 +1,17 @@
 """What a crash would cost now: seconds until the first output after it, epochs computed again, bytes fetched.
 
-The time after a loss has five parts, each from something that was measured in this flow, or in a process before it:
+The time after a loss has five parts, each computed from rates that were measured in this flow, now or in an earlier
+process:
 
-    detection   until somebody notices: the timeout of a lease, or Spark's report of an executor that died
+    detection   until the loss is noticed: the timeout of a lease, or Spark's report of an executor that died
     start       a new process: Python, Spark, reading the declaration, opening the log, and its first, cold epoch
-    fetch       layers that are nowhere else, from the log's locations: so much for each layer, and for each byte
+    fetch       layers that are nowhere else, from the log's locations: a time for each layer, and for each byte
     replay      epochs that no copy has, computed again, one after the other
-    epoch       the first new one, which is the output that is waited for, where no process is started
+    epoch       the first new epoch, whose output is waited for, if no process is started
 
-What is lost decides which parts there are. A driver that dies leaves its layers on its disk. With its host all local
-layers go. A member takes the layers of its partitions along. A location holds copies: nothing waits for them.
+The kind of loss decides which parts count. A driver that dies leaves its layers on its disk. With the driver's host all
+local layers are lost. With a member the layers of its partitions are lost. A location holds copies: nothing waits for
+them.
 
 Pure: holdings and rates in, forecasts out. Cost: a cover for each trace and location.
 """
@@ -32,30 +34,30 @@ EXECUTOR_DEATH = 1.0
 
 @dataclass(frozen=True)
 class Rates:
-    """What was measured of a flow. A rate that was not measured yet is None."""
+    """The measured rates of a flow. A rate that was not measured yet is None."""
 
     start: float | None = None
-    """Seconds from the start of a process until the flow's first epoch was complete, without what recovery did."""
+    """Seconds from the start of a process until the flow's first epoch was complete, without recovery."""
 
     epoch: float | None = None
-    """Seconds of an epoch: the median of the last ones."""
+    """Seconds of an epoch: the median of the last epochs."""
 
     replay: float | None = None
     """Seconds of an epoch that was computed again."""
 
     layer: float | None = None
-    """Seconds for each layer that is fetched."""
+    """Seconds for each fetched layer."""
 
     byte: float | None = None
-    """Seconds for each byte of it."""
+    """Seconds for each fetched byte."""
 
     def known(self, others: Rates) -> Rates:
-        """These rates, and where one was not measured, that of others."""
+        """These rates; a rate that was not measured is taken from ``others``."""
         pairs = ((each.name, getattr(self, each.name), getattr(others, each.name)) for each in fields(Rates))
         return Rates(**{name: other if own is None else own for name, own, other in pairs})
 
     def differs(self, others: Rates) -> bool:
-        """Whether some rate is another one by more than a quarter."""
+        """Whether any of these rates differs from that of ``others`` by more than a quarter."""
         for each in fields(Rates):
             mine, other = getattr(self, each.name), getattr(others, each.name)
             if mine is not None and (other is None or not 0.8 * other <= mine <= 1.25 * other):
@@ -73,19 +75,19 @@ class Rates:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What decides how much a loss takes along, as the driver knows it."""
+    """The facts that decide how much is lost, as the driver knows them."""
 
     stays: bool = True
-    """What a driver that dies has written is still there."""
+    """Whether the layers of a driver that dies are still there."""
 
     detection: float = 0.0
-    """Seconds until a driver that is gone is missed."""
+    """Seconds until the loss of a driver is noticed."""
 
     grace: float = 0.0
-    """Seconds for which a lost member is waited for."""
+    """Seconds for which the flow waits for a lost member to come back."""
 
     members: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    """Member → the key hashes whose layers it keeps; empty where all is on the driver's host."""
+    """Member → the ranges of key hashes whose layers it keeps; empty if all layers are on the driver's host."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -98,22 +100,23 @@ class Circumstances:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What one loss would cost now, from what was measured of the flow (``flow.status().crash_now``)."""
+    """What one loss would cost now, computed from measured rates (``flow.status().crash_now``)."""
 
     what: str
     """``driver`` (its process dies), ``driver's host`` (with its disk), ``member …`` or ``location …``."""
 
     seconds: float | None
-    """Until the first output after it: the sum of the parts. None: there would be nothing left to go on from."""
+    """Seconds until the first output after the loss: the sum of the parts. None: no copy would be left to recover
+    from."""
 
     parts: dict[str, float]
     """Seconds of ``detection``, ``start``, ``fetch``, ``replay`` and of the first ``epoch``."""
 
     epochs: int
-    """So many epochs would be computed again."""
+    """The number of epochs that would be computed again."""
 
     bytes: int
-    """So many bytes would be fetched from the log's locations."""
+    """The bytes that would be fetched from the log's locations."""
 
     def __str__(self) -> str:
         if self.seconds is None:
@@ -131,7 +134,7 @@ def _duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Lost:
-    """What a loss takes along: layers that must be fetched, and epochs that must be computed again."""
+    """The work after a loss: layers and bytes that must be fetched, and epochs that must be computed again."""
 
     layers: int = 0
     bytes: int = 0
@@ -139,8 +142,8 @@ class Lost:
 
 
 def lost_range(holdings: Sequence[Holding], traces: Collection[str], last: int, low: int = 0, high: int = ALL) -> Lost:
-    """What must be done so that a range of key hashes, whose local layers are gone, is as of epoch ``last`` again:
-    ``holdings`` are what the locations have."""
+    """The work that brings a range of key hashes, whose local layers are lost, back to epoch ``last``, if the locations
+    have these holdings."""
     layers, size, reach = 0, 0.0, last
     for trace in traces:
         sizes = {name: size for holding in holdings for name, size in holding.layers.get(trace, {}).items()}
@@ -153,7 +156,7 @@ def lost_range(holdings: Sequence[Holding], traces: Collection[str], last: int, 
 
 
 def needed(names: Collection[LayerName], low: int, high: int, last: int) -> set[LayerName]:
-    """The layers among these that cover a range as far as they can."""
+    """The layers among ``names`` that cover a range up to the latest epoch that they can cover."""
     upto = covered(names, low, high, trusting(last))
     if upto < 0:
         return set()
@@ -171,8 +174,8 @@ def forecasts(
     known: Circumstances,
     beside: Collection[str] = (),
 ) -> tuple[Forecast, ...]:
-    """What each loss would cost now. ``holdings``: location → what it holds; ``beside``: those of them that are in the
-    working directory, and lost with it."""
+    """What each loss would cost now. ``holdings``: location → what it holds; ``beside``: the locations that are in the
+    working directory, and would be lost with it."""
     copies, members = list(holdings.values()), known.members
     elsewhere = [holding for uri, holding in holdings.items() if uri not in beside]
     gone = Lost() if members else lost_range(elsewhere, traces, last)
@@ -190,14 +193,14 @@ def forecasts(
             max((each.epochs for each in parts), default=0),
         )
         found.append(_forecast(f"member {member}", rates, lost, EXECUTOR_DEATH + known.grace, starts=False))
-    # Others serve, and it is filled again in the background.
+    # The other locations serve, and the lost one is filled again in the background.
     found += [_forecast(f"location {uri}", rates, Lost(), 0.0, starts=False) for uri in holdings]
     return tuple(found)
 
 
 def most_telling(found: Sequence[Forecast], locations: bool = True) -> list[tuple[str, Forecast]]:
-    """Those that a person looks at, each with what is lost: of members the one that costs most, and one location, since
-    others serve, whichever it is."""
+    """The forecasts that a person wants to see, each with the name of the loss: of all members the one whose loss costs
+    most, and one location, since the loss of any of them costs the same."""
     kinds: dict[str, list[Forecast]] = {}
     for each in found:
         kinds.setdefault(
@@ -218,7 +221,7 @@ def _forecast(what: str, rates: Rates, lost: Lost, detection: float, *, starts: 
 
 
 def seconds(rates: Rates, lost: Lost, *, detection: float, starts: bool) -> dict[str, float]:
-    """The parts of the time until the first output; ``starts``: a process must be started."""
+    """The parts of the time until the first output, in seconds; ``starts``: a process must be started."""
     epoch = rates.epoch or 0.0
     return {
         "detection": detection,

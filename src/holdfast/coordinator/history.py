@@ -1,10 +1,11 @@
 """A history as it grows: a base, and the lineage of the epochs after it, by their numbers.
 
 Epochs are numbers, not places in a list: ``history[e]`` is the lineage of epoch ``e``, ``history.last`` the number of
-the last one, and a slice has the records of its epochs. What lies behind the base is in one record (`Folded`), which
-is that of the base's own epoch, and first in any slice that reaches back so far.
+the last epoch, and a slice has the records of its epochs. All epochs up to the base are in one record (`Folded`), which
+has the number of the base's epoch and is the first record of any slice that reaches back to it.
 
-Appended to and folded by one thread; read by any. A fold replaces the list, so a reader sees it before or after.
+One thread appends and folds; any thread may read. A fold replaces the list, so a reader sees the list before or after
+the fold.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class History(Sequence[Lineage]):
     """The complete epochs of a flow."""
 
     def __init__(self, records: Iterable[Lineage] = ()) -> None:
-        """``records``: from epoch 0 on, or a base and what follows it."""
+        """``records``: all epochs from 0 on, or a base and the epochs after it."""
         self._held: tuple[int, list[Lineage]] = (0, [])
         found = list(records)
         if found and isinstance(found[0], Folded):
@@ -31,7 +32,7 @@ class History(Sequence[Lineage]):
 
     @property
     def base(self) -> Folded | None:
-        """What is folded; None if nothing is."""
+        """The base: the folded epochs; None if no epoch was folded."""
         _, records = self._held
         return records[0] if records and isinstance(records[0], Folded) else None
 
@@ -78,11 +79,11 @@ class History(Sequence[Lineage]):
         return reversed(self._held[1])
 
     def since(self, epoch: int) -> list[Lineage]:
-        """The records of the epochs after this one; the base first, if it has some of them."""
+        """The records of the epochs after this one. The base is the first of them if it holds some of these epochs."""
         return self[epoch + 1 :]
 
     def digest(self, epoch: int) -> str | None:
-        """The digest of an epoch; None if it is not there, or folded and not kept."""
+        """The digest of an epoch; None if there is no such epoch, or if it was folded and its digest was not kept."""
         first, records = self._held
         if first <= epoch < first + len(records):
             return records[epoch - first].digest
@@ -98,12 +99,12 @@ class History(Sequence[Lineage]):
         self._held[1].append(lineage)
 
     def fold(self, base: Folded) -> None:
-        """Epochs up to the base's are this one record from now on."""
+        """Replace the records of all epochs up to the base's by the base."""
         first, records = self._held
         self._held = (base.epoch, [base, *records[base.epoch + 1 - first :]])
 
     def copy(self) -> History:
-        """The same epochs; what is appended to one is not in the other."""
+        """A copy with the same epochs, which grows by itself."""
         return History(self._held[1])
 
     def __eq__(self, other: object) -> bool:

@@ -1,6 +1,6 @@
-"""Everything that a flow may have to do, as values: what `FlowState.handle` gives.
+"""Everything that a flow may have to do, as values: the results of `FlowState.handle`.
 
-`runtime/` carries instructions out, in the order in which they are given, and answers with the event that each names.
+`runtime/` carries instructions out, in their order, and answers with the event that each of them names (after the →).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class Look:
 
 @dataclass(frozen=True)
 class Enrol:
-    """Make a location, which is new or was emptied, one of this log → `LocationFailed` if it cannot be."""
+    """Enrol a location, which is new or was emptied, in this log → `LocationFailed` if that fails."""
 
     location: int
     roster: Roster
     identity: str
     was_known: bool
-    """Whether it was another one before: then it has lost what it held."""
+    """Whether the location had another identity before: then it has lost what it held."""
 
 
 @dataclass(frozen=True)
 class WriteLineage:
-    """Write the lineage after < e ≤ upto to a location."""
+    """Write the lineage of the epochs after < e ≤ upto to a location."""
 
     location: int
     after: int
@@ -47,7 +47,7 @@ class WriteLineage:
 
 @dataclass(frozen=True)
 class ShipLayers:
-    """Copy layers to a location → `LayersShipped`. ``since``: trace → up to which epoch it may be collapsed."""
+    """Copy layers to a location → `LayersShipped`. ``since``: trace → the epoch up to which it may be collapsed."""
 
     location: int
     ships: tuple[Ship, ...]
@@ -65,7 +65,7 @@ class SetAside:
 
 @dataclass(frozen=True)
 class NoteTrouble:
-    """A location failed: leave it alone for a while."""
+    """Note that a location failed: do not use it for a while."""
 
     location: int
     error: HoldfastError
@@ -73,7 +73,7 @@ class NoteTrouble:
 
 @dataclass(frozen=True)
 class NoteFailure:
-    """A round failed although its location did not: say why."""
+    """Report why a round failed although its location did not."""
 
     location: int
     error: HoldfastError
@@ -81,28 +81,28 @@ class NoteFailure:
 
 @dataclass(frozen=True)
 class RepairLayers:
-    """Local layers are damaged, or missing: recover them before the next epoch."""
+    """Recover local layers, which are damaged or missing, before the next epoch."""
 
     damage: tuple[LogDamaged, ...]
 
 
 @dataclass(frozen=True)
 class CheckClaim:
-    """Ask a location who claimed the log last → `ClaimSeen`, or `LocationFailed`."""
+    """Read the greatest claim to the log at a location → `ClaimSeen`, or `LocationFailed`."""
 
     location: int
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Another driver has taken over: this one must stop."""
+    """Stop this driver: another one has taken over."""
 
     error: Fenced
 
 
 @dataclass(frozen=True)
 class RemoveCopies:
-    """Remove layers of a location that nobody needs any more."""
+    """Remove layers of a location that no reader needs any more."""
 
     location: int
     layers: tuple[tuple[str, LayerName], ...]
@@ -129,7 +129,7 @@ class MergeCopies:
 
 @dataclass(frozen=True)
 class MergeLineage:
-    """Have few segments of lineage in a location."""
+    """Merge the segments of lineage in a location, so that there are few."""
 
     location: int
 
@@ -153,19 +153,19 @@ class WriteRoster:
 
 @dataclass(frozen=True)
 class RequestRound:
-    """Have another round made at a location, soon."""
+    """Ask for another round at a location, soon."""
 
     location: int
 
 
 @dataclass(frozen=True)
 class HurryRounds:
-    """Have rounds made at once: something waits for them."""
+    """Make rounds at once: something waits for them."""
 
 
 @dataclass(frozen=True)
 class ReleaseInput:
-    """Tell the sources to forget what epochs up to this one took."""
+    """Tell the sources that they may forget the input that epochs up to this one took."""
 
     upto: int
 
@@ -175,26 +175,26 @@ class ReleaseInput:
 
 @dataclass(frozen=True)
 class CountEpoch:
-    """Append the line of an epoch to the stash → `EpochWritten`, and then `EpochCounted`; or `EpochFailed`."""
+    """Append the lineage of an epoch to the stash → `EpochWritten`, and then `EpochCounted`; or `EpochFailed`."""
 
     lineage: Lineage
 
 
 @dataclass(frozen=True)
 class AdvanceSources:
-    """Tell the sources that an epoch took what its lineage says."""
+    """Tell the sources that an epoch took the offers in its lineage."""
 
     lineage: Lineage
 
 
 @dataclass(frozen=True)
 class RequestCopies:
-    """Have rounds made at all locations, soon: an epoch is complete."""
+    """Ask for rounds at all locations, soon: an epoch is complete."""
 
 
 @dataclass(frozen=True)
 class AwaitSafe:
-    """Wait until an epoch is safe. If that fails, nothing that follows is to be done now."""
+    """Wait until an epoch is safe. If that fails, do not carry out the instructions that follow."""
 
     epoch: int
 
@@ -209,7 +209,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class CatchUp:
-    """Give a sink all epochs up to this one that it lacks, from the logs of its view → `CommitBegan`, `SinkAnswered`,
+    """Give a sink all epochs up to ``upto`` that it lacks, from the logs of its view → `CommitBegan`, `SinkAnswered`,
     for each."""
 
     sink: int
@@ -228,15 +228,15 @@ class RemoveLayers:
 
 @dataclass(frozen=True)
 class Refresh:
-    """Look who is there, have partitions kept by those, and bring what they lack. ``settle``: take the assignment at
-    rest."""
+    """Look at the membership, assign the partitions to the members that are there, and bring them the layers that they
+    lack. ``settle``: take the assignment at rest; else, after a loss, only lost partitions move."""
 
     settle: bool
 
 
 @dataclass(frozen=True)
 class HandOver:
-    """Have partitions kept by other members, and bring what these lack. ``recover``: layers are to be brought."""
+    """Make other members the owners of partitions; with ``recover``, bring them the layers that they lack."""
 
     moves: Mapping[int, str]
     recover: bool = True
@@ -244,14 +244,14 @@ class HandOver:
 
 @dataclass(frozen=True)
 class BringOver:
-    """A member is to go: bring what it keeps to those that keep it from now on → `MemberLeft`."""
+    """Bring the layers of a leaving member to the members that own its partitions from now on → `MemberLeft`."""
 
     member: str
 
 
 @dataclass(frozen=True)
 class BeginBranch:
-    """Have the members that are left begin a branch with their exact layers; or `BranchImpossible`."""
+    """Have the remaining members begin a branch with their exact layers; or `BranchImpossible`."""
 
 
 Instruction = (

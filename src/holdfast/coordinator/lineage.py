@@ -1,14 +1,14 @@
 """The lineage of an epoch: everything its result depends on that cannot be computed again.
 
-It is tiny: which part of each source the epoch took (the offers), the clock, a seed, and the term of the driver that
-ran it. Its digest is chained to the epoch's before, ``digest[e] = H(digest[e-1], lineage[e])``, so a digest names the
-whole history of a state. Two epochs of the same number but other input have other digests; layers carry the digest in
-their names, and a layer of a history that was abandoned is simply never read. The seed is drawn anew for every attempt,
-so that an epoch number is never used again under the same digest (trap: times of the past).
+The lineage is tiny: the part of each source that the epoch took (the offers), the clock, a seed, and the term of the
+driver that ran the epoch. Its digest is chained to that of the epoch before, ``digest[e] = H(digest[e-1],
+lineage[e])``, so a digest names the whole history of a state. Two epochs of the same number with other input have other
+digests; layers carry the digest in their names, and a layer of an abandoned history is never read. Every attempt at an
+epoch draws a new seed, so that an epoch number is never used again under the same digest (trap: times of the past).
 
-Answers from outside come last: what functions marked nondeterministic returned is known when the epoch is complete, and
-by then its layers have their names. So answers are not part of the digest; the record has a checksum over all of it.
-The digest still decides them: it belongs to one attempt of one driver, and that attempt had one set of answers.
+Answers come last: the values that functions marked nondeterministic returned are known only when the epoch has run, and
+by then its layers have their names. So answers are not part of the digest; the record has a checksum over everything.
+A digest still determines the answers: it belongs to one attempt of one driver, which had one set of answers.
 """
 
 from __future__ import annotations
@@ -25,38 +25,42 @@ GENESIS = "0" * 16
 
 @dataclass(frozen=True)
 class Lineage:
-    """What epoch ``epoch`` depends on, after the state named ``parent``."""
+    """What epoch ``epoch`` depends on, beside the state before it, whose digest is ``parent``."""
 
     epoch: int
     parent: str
     offers: dict[str, Any]
-    """Source → what the epoch took of it. A source that had nothing is not in it."""
+    """Source → the offer that the epoch took. A source without an offer is not in it."""
 
     clock: int
-    """Microseconds since 1970, taken once."""
+    """Microseconds since 1970, read once per epoch."""
 
     seed: int
     term: int = 0
-    """Which driver ran it: each one that opens the log takes a higher number than it finds there."""
+    """The term of the driver that ran the epoch. A driver that opens the log takes a higher term than it finds."""
 
     answers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Operator → question → answer: what its nondeterministic functions returned, in the operator's own words."""
+    """Operator → question → answer: the values that its nondeterministic functions returned, in the operator's own
+    encoding."""
 
     views: Mapping[str, Any] | None = None
-    """What the flow keeps from this epoch on (`coordinator/view_versions.py`); None where that is as it was."""
+    """The versions of the flow's collections from this epoch on (`coordinator/view_versions.py`); None if they did not
+    change."""
 
     rewind: Mapping[str, Any] | None = None
-    """The epoch took nothing and undid others: ``{"to": epoch, "reason": …, "skip": …}`` (`coordinator/rewinds.py`)."""
+    """For an epoch that took no input and undid others: ``{"to": epoch, "reason": …, "skip": …}``
+    (`coordinator/rewinds.py`)."""
 
     again: int | None = None
-    """The epoch that took this input first, if a rewind undid it and it is taken again here. Sources know of it."""
+    """For an epoch that takes input again that a rewind undid: the epoch whose input it is. Sources were told of that
+    input before."""
 
     @cached_property
     def digest(self) -> str:
         return _hash(f"{self.parent}{_canonical(self._body())}")
 
     def answered(self, answers: Mapping[str, Mapping[str, str]]) -> Lineage:
-        """The same lineage with the answers that its epoch was given."""
+        """A copy with the answers that were given in its epoch."""
         return replace(self, answers=dict(answers))
 
     def _body(self) -> dict[str, Any]:
@@ -79,7 +83,7 @@ class Lineage:
         return _hash(f"{self.digest}{_canonical(dict(self.answers))}")
 
     def to_json(self) -> str:
-        """One line that `from_json` reads back; it carries its own digest and checksum, so that damage shows."""
+        """One line, which `from_json` reads back. It has its own digest and checksum, so that damage is found."""
         record = {"digest": self.digest, "sum": self._sum(), "parent": self.parent, **self._body()}
         if self.answers:
             record["answers"] = dict(self.answers)
@@ -87,7 +91,7 @@ class Lineage:
 
     @staticmethod
     def from_json(text: str) -> Lineage:
-        """Raises ValueError when the text is torn or does not have the digest it carries."""
+        """Parse a line of `to_json`. Raises ValueError if it is torn, or if its digest or checksum does not match."""
         record = json.loads(text)
         if not isinstance(record, dict):
             raise ValueError("not a lineage record")

@@ -1,11 +1,11 @@
-"""Who takes part, and who was lost: a sequence of changes that every listener sees alike.
+"""The membership: a sequence of changes (members that joined, members that were lost) that every listener sees alike.
 
-Events come from Spark: an executor was added, an executor was removed. They may come twice, and the end of a member may
-be heard before its beginning; ids are never used again. What goes out is a list of changes, numbered from 0. The first
-is the initial set: nothing is told before ``least`` members are there, so that all see the same beginning. After that
-each event that changes something is one change.
+Events come from Spark: an executor was added, an executor was removed. An event may come twice, and the removal of a
+member may come before its addition; ids are never used again. The result is a list of changes, numbered from 0. Change
+0 is the initial set: it is not made before ``least`` members are there, so that all listeners see the same beginning.
+After that each event that changes the membership is one change.
 
-Pure: events in, changes out. Each listener walks the list at its own pace, and a late one walks all of it.
+Pure: events in, changes out. Each listener reads the list at its own pace; a late listener reads all of it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Change:
 
     number: int
     members: tuple[Member, ...]
-    """Who is there now."""
+    """The members after the change."""
 
     joined: tuple[Member, ...]
     lost: tuple[Member, ...]
     epoch: int
-    """The last complete epoch of the flow when it was heard of; -1 before the first, and without a flow."""
+    """The last complete epoch of the flow when the event came; -1 before the first epoch, and without a flow."""
 
     reason: str = ""
-    """What Spark says of a loss."""
+    """Spark's reason for a loss."""
 
     @property
     def initial(self) -> bool:
@@ -51,7 +51,7 @@ class Sequencer:
     """Turns events into changes."""
 
     def __init__(self, least: int = 0) -> None:
-        """``least``: how many members make the initial set."""
+        """``least``: the number of members that complete the initial set; 0: `begin` completes it."""
         self._least = least
         self._members: dict[str, Member] = {}
         self._gone: set[str] = set()
@@ -59,7 +59,7 @@ class Sequencer:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Who is there now, told or not."""
+        """The members that are there now, also before the initial set is complete."""
         return tuple(self._members[key] for key in sorted(self._members, key=_in_order))
 
     @property
@@ -68,12 +68,12 @@ class Sequencer:
         return self._changes
 
     def begin(self, epoch: int = -1) -> None:
-        """The initial set is complete, whoever is there."""
+        """Complete the initial set with the members that are there, if it is not complete yet."""
         if not self._changes:
             self._changes.append(Change(0, self.members, self.members, (), epoch))
 
     def require(self, least: int) -> None:
-        """Wait for so many members. Once the initial set was told this changes nothing."""
+        """Set the number of members that complete the initial set. After it is complete this has no effect."""
         self._least = least
 
     def joined(self, member: Member, epoch: int = -1) -> None:
@@ -88,7 +88,7 @@ class Sequencer:
     def lost(self, member: str, reason: str = "", epoch: int = -1) -> None:
         self._gone.add(member)
         was = self._members.pop(member, None)
-        # One that went before anything was told was never part of it.
+        # A member that was lost before the initial set was complete was never in a change.
         if was is not None and self._changes:
             self._changes.append(Change(len(self._changes), self.members, (), (was,), epoch, reason))
 

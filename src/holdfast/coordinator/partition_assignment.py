@@ -1,13 +1,13 @@
-"""Which member has which partition: a function of the membership alone.
+"""The assignment of partitions to members: a function of the membership alone.
 
-Every driver that sees the same members gives the same assignment, whatever came before; so nothing has to be agreed on
-or remembered. It is rendezvous hashing (each pair of partition and member has a score, the highest wins) with room for
-at most one partition more on one member than on another. When a member goes, its partitions spread over several others
-and most of the rest stay; when one comes, it takes its share and most of the rest stay.
+Every driver that sees the same members computes the same assignment, whatever came before; so nothing has to be agreed
+on or remembered. It is rendezvous hashing (each pair of partition and member has a score, the highest wins) in which no
+member gets more than one partition more than another. When a member goes, its partitions spread over several members
+and most other partitions stay; when a member comes, it takes its share and most other partitions stay.
 
-That is the assignment at rest. Right after a loss it will not do: what the survivors keep must stay with them, since
-some of it is in no copy yet, and what is lost must go to several of them. So the lost partitions are *inherited* first;
-when everything is safe, the assignment at rest is taken.
+That is the assignment at rest. It cannot be used right after a loss: the partitions of the survivors must stay with
+them, since some of their layers are in no copy yet, and the lost partitions must go to several survivors. So the lost
+partitions are *inherited* first; when everything is safe, the assignment at rest is taken.
 
 Cost: O(partitions · members · log).
 """
@@ -19,7 +19,7 @@ from collections.abc import Collection, Sequence
 
 
 def assign(partitions: int, members: Collection[str]) -> tuple[str, ...]:
-    """Partition → member. Raises ValueError without members."""
+    """Partition → member, at rest. Raises ValueError if there are no members."""
     names = sorted(set(members))
     if not names:
         raise ValueError("there is no member to assign partitions to")
@@ -38,9 +38,9 @@ def assign(partitions: int, members: Collection[str]) -> tuple[str, ...]:
 
 
 def inherit(owners: Sequence[str], members: Collection[str]) -> tuple[str, ...]:
-    """``owners`` with the partitions of those that are not among ``members`` given to the others, as evenly as can be;
-    of those that have equally much the one that inherited least, so that several do; nothing else moves. Raises
-    ValueError if none of the owners is left."""
+    """``owners`` after a loss: partitions whose owner is not among ``members`` go to other members, and no other
+    partition moves. Each goes to a member with the fewest partitions, and among these to the one that inherited the
+    fewest, so that several members share the work. Raises ValueError if none of the owners is left."""
     load = {owner: owners.count(owner) for owner in sorted(set(owners) & set(members))}
     if not load:
         raise ValueError("nobody is left to inherit")
@@ -61,7 +61,8 @@ Kept = Sequence[tuple[int, int, str]]
 
 
 def changing_hands(before: Kept, after: Kept) -> list[tuple[int, int, str]]:
-    """The ranges that have another member after than before, and that member. Each is within one range of either."""
+    """The ranges whose member changes, each with its new member. Each lies within one range of ``before`` and one of
+    ``after``."""
     found = []
     places = iter(before)
     low, high, owner = next(places)

@@ -1,12 +1,12 @@
-"""Who keeps which partition, as members come and go: the one implementation, for Spark and for the simulator.
+"""The owner of each partition, as members come and go: one implementation, for Spark and for the simulator.
 
-Where members have directories of their own, each partition's layers are with one member, its owner. After a loss what
-was lost is *inherited*, and nothing else moves; when everything is safe, the assignment at rest is taken
-(`coordinator/partition_assignment.py`). A partition whose task ran elsewhere is *handed over* to the member it ran on.
-A member that *leaves* on purpose keeps no partition from then on, for as long as it is there: others inherit what it
-had, and take it from the copies and from the member itself.
+If members have directories of their own, each partition's layers are with one member, its owner. After a loss the lost
+partitions are *inherited*, and no other partition moves; when everything is safe, the assignment at rest is taken
+(`coordinator/partition_assignment.py`). If a partition's task ran on another member, the partition is *handed over* to
+that member. A member that *leaves* on purpose owns no partition from then on, although it is still there: other members
+inherit its partitions, and take the layers from the copies and from the leaving member.
 
-Pure: names of members in, owners out. Whoever looks at real members tells it whom it saw.
+Pure: names of members in, owners out. The caller looks at the real membership and reports it.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ class PartitionOwnership:
     """The owners of a flow's partitions."""
 
     def __init__(self, partitions: int, leaving: Collection[str] = ()) -> None:
-        """``leaving``: the members that are to go, as another number of partitions found them."""
+        """``leaving``: members that are leaving already, when a flow is rescaled."""
         self.partitions = partitions
         self.members: frozenset[str] = frozenset()
-        """Who was there at the last look."""
+        """The members at the last look."""
 
         self.owners: tuple[str, ...] = ()
-        """Partition → member; nothing while members have no directories of their own."""
+        """Partition → owner; empty while members have no directories of their own."""
 
         self.asked: frozenset[str] = frozenset()
-        """The members that have layers of the flow, or may have: not those whose partitions were all handed over, who
-        may stand still."""
+        """The members that may have layers of the flow, and are asked for them. A member whose partitions were all
+        handed over is not asked: it may hang."""
 
         self.leaving: frozenset[str] = frozenset(leaving)
-        """The members that are there, and keep nothing any more: they are to go."""
+        """The members that are there, own nothing any more, and are about to leave."""
 
         self.is_provisional = False
-        """Whether partitions were inherited after a loss, and the assignment at rest is another."""
+        """Whether partitions were inherited after a loss, and the assignment at rest differs."""
 
     @property
     def able(self) -> frozenset[str]:
-        """The members that may keep partitions. If all that are left were to leave, they stay."""
+        """The members that may own partitions. If all members are leaving, all of them may."""
         return (self.members - self.leaving) or self.members
 
     def seen(self, members: Collection[str], settle: bool = False) -> bool:
-        """These members are there; whether a partition has another one than before. ``settle``: take the assignment at
-        rest; otherwise, after a loss, what was lost is inherited, and no more."""
+        """Take in the members that are there. Returns whether the owner of any partition changed. With ``settle`` the
+        assignment at rest is taken; without it, after a loss, only the lost partitions are inherited."""
         before, known, found = self.owners, self.members, frozenset(members)
         self.leaving &= found
         self.members = found
@@ -59,17 +59,17 @@ class PartitionOwnership:
         return self.owners != before
 
     def shared(self, members: Collection[str]) -> bool:
-        """These members are there, and have no directories of their own; whether that is new."""
+        """Take in members that have no directories of their own. Returns whether that is a change."""
         before, self.owners, self.members = self.owners, (), frozenset(members)
         return before != ()
 
     def is_known(self, members: Collection[str]) -> bool:
-        """Whether all these were there at the last look."""
+        """Whether all ``members`` were there at the last look."""
         return self.members.issuperset(members)
 
     def leave(self, member: str) -> bool:
-        """A member is to go: others inherit its partitions; whether there is another one. It is still asked for what
-        it has, until it has `left`."""
+        """Let other members inherit the partitions of a member that is to leave. Returns False, and changes nothing, if
+        there is no other member. The leaving member is still asked for its layers, until `left`."""
         able = self.members - self.leaving - {member}
         if not able or member not in self.members:
             return False
@@ -79,11 +79,12 @@ class PartitionOwnership:
         return True
 
     def left(self, member: str) -> None:
-        """Others have all that a member had."""
+        """Note that other members have all layers of a leaving member."""
         self.asked -= {member}
 
     def hand_over(self, moves: Mapping[int, str]) -> None:
-        """Have these partitions kept by other members, as far as they are there and stay, until members change."""
+        """Give partitions to other members (partition → member), until the membership changes. A move to a member that
+        is not there, or is leaving, is left out."""
         before, able = set(self.owners), self.members - self.leaving
         self.owners = tuple(
             moves[partition] if moves.get(partition) in able else owner for partition, owner in enumerate(self.owners)

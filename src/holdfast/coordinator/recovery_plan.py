@@ -1,23 +1,23 @@
-"""What to compute again after a loss: the least that brings every trace back to the last epoch.
+"""The plan of a recovery: the least work that brings every trace back to the last epoch after a loss.
 
-Given how far each operator's traces are covered in each partition (by local layers and all replicas together), a walk
-back through the dataflow finds what each lost layer needs: its operator, in its partition, at its epoch; for that the
-change of its producers at that epoch, wherever it comes from. A producer in the same task (no exchange between) is
-needed in the same partition only; one behind an exchange is needed everywhere. The walk ends at whatever a log can give
-at that epoch (`runtime/recovery/replay.py` gives the dataflow in which such logs are sources); where no log is on the
-way, sources are read again from the lineage. Survivors are not rolled back: they are read as of the epoch before,
-compute their output once more, and write nothing.
+Given the epoch up to which each operator's traces are covered in each partition (by local layers and all replicas
+together), a walk back through the dataflow finds what each lost layer needs: its operator must run in its partition at
+its epoch, and for that the change of its producers at that epoch. A producer in the same task (no exchange between) is
+needed in the same partition only; a producer behind an exchange is needed in all partitions. The walk stops at
+producers whose log still has the change (`runtime/recovery/replay.py` makes the dataflow in which such logs are
+sources); if no log is on the way, sources are read again from the lineage. Survivors are not rolled back: they are read
+as of the epoch before, compute their output once more, and write nothing.
 
-Epochs are computed again one by one, in order, each a `Replay`. An operator that is new is filled by one compound epoch
-first, which covers 0 up to ``fill``; so is one that lost a long history altogether, and one whose producers cannot be
-read as of that far back any more. A fill gives the same rows, but not the values that were drawn at each epoch; so
-operators that draw, and those that read them, are never filled unless they are new.
+Epochs are computed again one by one, in order, each as a `Replay`. Some operators are first *filled* by one compound
+epoch, which covers epochs 0 to ``fill``: new operators, operators that lost a long history completely, and operators
+whose producers cannot be read as of so old an epoch any more. A fill makes the same rows, but not the values that were
+drawn at each epoch; so operators that draw values, and operators that read these, are never filled unless they are new.
 
-A rewind (`coordinator/rewinds.py`) is computed again by each operator for itself, from its own traces: they must tell
-what changed since the epoch to which it went back. An operator whose traces do not is filled with what is after the
-rewind, or up to what is before the epochs that it undid.
+A rewind (`coordinator/rewinds.py`) is computed again by each operator alone, from its own traces: they must still tell
+the changes since the epoch to which the rewind went back. An operator whose traces do not is filled with the state
+after the rewind, or up to the last epoch before those that the rewind undid.
 
-Pure: covers in, replays out; it never asks to write a layer that some log holds.
+Pure: covers in, replays out. The plan never writes a layer that some log holds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from holdfast.errors import LogDamaged
 from holdfast.plan.dataflow import Dataflow
 
 LONG = 64
-"""A history of so many epochs that is lost altogether is not computed again epoch by epoch."""
+"""The number of epochs from which on a completely lost history is filled, and not computed again epoch by epoch."""
 
 Places = Mapping[str, frozenset[int]]
 """Operator → partitions."""
@@ -38,28 +38,30 @@ Places = Mapping[str, frozenset[int]]
 
 @dataclass(frozen=True)
 class Replay:
-    """Compute epochs ``first`` … ``epoch`` (one epoch, or 0 … fill in one go) of some operators again."""
+    """Compute epochs ``first`` … ``epoch`` (one epoch, or 0 … fill as one) of some operators again."""
 
     first: int
     epoch: int
     write: Places
-    """Where layers are lost, and to be written."""
+    """The places of lost layers, which are written again."""
 
     run: Places
-    """Where operators must be computed for that; more than ``write``, where a producer's output is needed."""
+    """The places at which operators must be computed: those of ``write`` and of the producers that these need."""
 
     sources: frozenset[str] = field(default_factory=frozenset)
-    """The sources whose input of the epoch is needed."""
+    """The sources whose input of these epochs is needed."""
 
     asking: frozenset[str] = field(default_factory=frozenset)
-    """Operators that are new: they may ask outside, as nobody has done so for them. All others never ask again."""
+    """The new operators: their users' functions may be asked, since they have no recorded answers. All other operators
+    use recorded answers."""
 
     undo: int | None = None
-    """For a rewind: the epoch to which it went back. Operators negate their own changes since, and read no input."""
+    """For a rewind: the epoch to which it went back. Operators negate their own changes since then, and read no
+    input."""
 
     into: Lineage | None = None
-    """The rewind that is run now and is not in the history: what is computed as of ``epoch`` is written as the change
-    that it makes."""
+    """A rewind that is run now and is not in the history yet: the result as of ``epoch`` is written as the change that
+    the rewind makes."""
 
 
 def plan_recovery(
@@ -75,12 +77,15 @@ def plan_recovery(
     rewinds: Mapping[int, int] | None = None,
     undoable: Callable[[str, int, int], bool] = lambda operator, partition, epoch: True,
 ) -> list[Replay]:
-    """``covers``: (operator, partition) → the epoch up to which its traces are held. ``fill``: how far to fill those
-    that are not held at all. ``readable``: whether an operator's traces can be read, in a partition, as of an epoch and
-    all later ones up to its cover. ``fresh``: the operators that are new; ``drawing``: those that a fill would change.
-    ``base``: epochs up to this one were folded, and cannot be computed again one by one. ``rewinds``: rewind → the
-    epoch to which it went back; ``undoable``: whether an operator's traces tell, in a partition, what changed after an
-    epoch up to its cover.
+    """The replays to run, in order; none if no trace ends before epoch ``last``. Raises `LogDamaged` if an operator
+    that draws values would have to be filled.
+
+    ``covers``: (operator, partition) → the epoch up to which its traces are held. ``fill``: the epoch up to which
+    operators are filled. ``readable``: whether an operator's traces can be read, in a partition, as of an epoch and all
+    later ones up to its cover. ``fresh``: the new operators; ``drawing``: the operators whose values a fill would
+    change. ``base``: epochs up to this one were folded, and cannot be computed again one by one. ``rewinds``: rewind →
+    the epoch to which it went back; ``undoable``: whether an operator's traces tell, in a partition, all changes after
+    an epoch up to its cover.
     """
     rewinds = rewinds or {}
     lost = {place: upto for place, upto in covers.items() if upto < last}
@@ -94,10 +99,10 @@ def plan_recovery(
     fill = min(fill, last)
     for epoch, to in sorted(rewinds.items(), reverse=True):
         if to < fill < epoch <= last:
-            fill = to  # what is filled as of an epoch that was undone does not tell what to undo
+            fill = to  # a fill as of an undone epoch would not tell the changes that the rewind undid
 
     def able(operator: str, partition: int, upto: int) -> bool:
-        """Whether all that an operator needs can be read, or will have been computed again, as of ``upto``."""
+        """Whether all traces that an operator needs can be read as of ``upto``, or are computed again before."""
         if upto < base:
             return False
         if any(to <= upto < each <= last and not undoable(operator, partition, to) for each, to in rewinds.items()):
@@ -113,7 +118,8 @@ def plan_recovery(
                     return False
         return True
 
-    # Who cannot be computed again epoch by epoch, since a producer has forgotten so far back, is filled anew.
+    # An operator whose producers cannot be read as of so old an epoch any more cannot be computed again epoch by epoch:
+    # it is filled.
     grown = True
     while grown:
         grown = False
@@ -162,12 +168,12 @@ def _replay(flow: Dataflow, first: int, epoch: int, places: set[tuple[str, int]]
 
 
 def sources_of(flow: Dataflow, run: Places) -> frozenset[str]:
-    """The sources whose input operators need."""
+    """The sources whose input the operators at these places need."""
     return frozenset(path.producer for path in flow.paths if path.consumer in run and path.producer in flow.sources)
 
 
 def demand(flow: Dataflow, places: Places, partitions: int) -> dict[str, frozenset[int]]:
-    """Where which operators must be computed so that those at ``places`` can be."""
+    """All places at which operators must be computed, so that the operators at ``places`` can be."""
     everywhere = frozenset(range(partitions))
     needed = {operator: frozenset(where) for operator, where in places.items()}
     frontier: Sequence[str] = list(needed)

@@ -1,4 +1,4 @@
-"""How far back a flow can be read: a number of epochs, a time, or all of it."""
+"""The retention of a flow, which says how far back it can be read, and the bound on unsafe epochs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 @dataclass(frozen=True)
 class Retention:
-    """Epochs to keep, or seconds; neither: all."""
+    """The number of epochs to keep, or the seconds; if both are None, all epochs are kept."""
 
     epochs: int | None = None
     seconds: float | None = None
 
     def floor(self, history: History, now: int) -> int:
-        """Epochs up to this one may be collapsed; -1: none may. ``now``: microseconds since 1970."""
+        """The epoch up to which epochs may be collapsed; -1: none may be. ``now``: microseconds since 1970."""
         if self.epochs is not None:
             return max(-1, history.last - self.epochs)
         if self.seconds is None:
             return -1
-        # The last epoch that was over so long ago: what was true then can still be read. Clocks of one history grow,
-        # up to a step back of the host's clock, which can only keep more.
+        # Find the last epoch with a clock at or before the horizon: the state at the horizon stays readable. Clocks of
+        # a history grow, except when the user let the clock go back, and then more epochs are kept.
         horizon = now - int(self.seconds * 1e6)
         low, high = history.first, history.last + 1
         while low < high:
@@ -38,7 +38,8 @@ class Retention:
 
 
 def parse_retention(text: object) -> Retention:
-    """``"all"``, a number of epochs, or a time such as ``"24h"``, ``"30m"``, ``"7d"``. ValueError if it is neither."""
+    """The retention for ``"all"``, a number of epochs, or a time such as ``"24h"``, ``"30m"``, ``"7d"``. Raises
+    ValueError for anything else."""
     if text == "all":
         return Retention()
     if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
@@ -51,7 +52,7 @@ def parse_retention(text: object) -> Retention:
 
 @dataclass(frozen=True)
 class Bound:
-    """How much may be unsafe before input waits: bytes, or epochs; neither: no bound."""
+    """How many bytes, or epochs, may be unsafe before input waits; if both are None, there is no bound."""
 
     bytes: int | None = None
     epochs: int | None = None
@@ -64,7 +65,7 @@ class Bound:
 
 
 def parse_bound(text: object) -> Bound:
-    """None, a number of epochs, or a size such as ``"512MB"``. ValueError if it is neither."""
+    """The bound for None, a number of epochs, or a size such as ``"512MB"``. Raises ValueError for anything else."""
     if text is None:
         return Bound()
     if isinstance(text, int) and not isinstance(text, bool) and text >= 1:

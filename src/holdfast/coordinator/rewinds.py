@@ -1,21 +1,21 @@
-"""Rewinds: which epochs are in effect, and which input is still to be taken again.
+"""Rewinds: which epochs are in effect, and which input must still be taken again.
 
 A rewind is an epoch of its own, *R*. It takes nothing from sources; its layers are the negated changes of the epochs
-after ``to``, so the state as of *R* is the state as of ``to``. The history is not cut: sinks have seen it. The epochs
-``to`` < e ≤ *R* are *undone*: they stay readable, and nothing that is computed from input reads what they took.
+after ``to``, so the state as of *R* is the state as of ``to``. The history is not cut off, since sinks have seen it.
+The epochs ``to`` < e ≤ *R* are *undone*: they stay readable, but nothing is computed from their input any more.
 
-The input of undone epochs is **owed**: each following epoch takes what one of them took, in their order, without what
-the rewind was told to skip (``skip`` in its record), before sources are asked for more. Its record names, as ``again``,
-the epoch that took the input before. Sources are not told a second time.
+The input of undone epochs is **owed**: before sources are polled for more, each following epoch takes the input of one
+undone epoch, in their order, without the items that the rewind was told to skip (``skip`` in its record). The record of
+such an epoch names, as ``again``, the epoch that took the input before. Sources are not told a second time.
 
-A rewind may go back to before another one, or into the epochs that one has undone: that is the same as any state the
-flow was in. So an input is known by its *origin*, the epoch that took it first: what is in effect as of ``to`` is not
-owed, whoever took it.
+A rewind may go back to an epoch before another rewind, or to an epoch that another rewind has undone, as to any state
+that the flow was in. So an input is identified by its *origin*, the epoch that took it first: input that is in effect
+as of ``to`` is not owed, whichever epoch took it.
 
-Everything here is computed from the history. A base (`coordinator/folded.py`) never lies between ``to`` and its rewind,
-nor after an epoch whose input is owed (`Rewinds.foldable`), so what is in a base is in effect for good.
+All of this is computed from the history. A base (`coordinator/folded.py`) never ends between ``to`` and its rewind, nor
+after an epoch whose input is owed (`Rewinds.foldable`), so the epochs in a base stay in effect for good.
 
-Pure: a part of `FlowState`. Cost: O(retained epochs) for each rewind, O(rewinds) for each question.
+Pure: a part of `FlowState`. Cost: O(retained epochs) for each rewind, O(rewinds) for each other call.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ from holdfast.coordinator.lineage import Lineage
 
 @dataclass(frozen=True)
 class Owed:
-    """Input that is to be taken again."""
+    """The input of an undone epoch, which must be taken again."""
 
     origin: int
-    """The epoch that took it first."""
+    """The epoch that took the input first."""
 
     epoch: int
-    """The epoch that took it last, and was undone: its record says what it took."""
+    """The undone epoch that took the input last; its record has the offers."""
 
     rewinds: tuple[int, ...]
-    """The rewinds whose ``skip`` holds for it."""
+    """The rewinds whose ``skip`` applies to the input."""
 
 
 class Rewinds:
-    """What the rewinds of a history come to, as it grows."""
+    """The effect of all rewinds of a history, which grows."""
 
     def __init__(self, history: Iterable[Lineage] = ()) -> None:
         self._targets: dict[int, int] = {}
         """Rewind → the epoch to which it went back; in the order of the epochs."""
 
         self._origins: dict[int, int] = {}
-        """Epoch that took something → the epoch that took it first."""
+        """Epoch that took input → the epoch that took that input first."""
 
         self._retaken: dict[int, Owed] = {}
-        """Epoch → what was owed, and was taken again in it."""
+        """Epoch → the owed input that it took again."""
 
         self.owed: tuple[Owed, ...] = ()
-        """The input that is to be taken again, in this order, before anything else."""
+        """The input that must be taken again, in this order, before any new input."""
 
         for record in history:
             self.add(record)
 
     def add(self, record: Lineage) -> None:
-        """An epoch is complete, or a history begins with a base."""
+        """Take in the record of a complete epoch, or the base with which a history begins."""
         if isinstance(record, Folded):
             self._targets = {epoch: to for epoch, to in self._targets.items() if epoch > record.epoch}
             self._origins = {epoch: origin for epoch, origin in self._origins.items() if epoch > record.epoch}
@@ -70,7 +70,7 @@ class Rewinds:
         elif record.rewind is not None:
             self._rewound(record.epoch, record.rewind["to"])
         elif record.again is not None and not self.owed:
-            self._origins[record.epoch] = record.again  # it is safe, and the rewind behind it was folded
+            self._origins[record.epoch] = record.again  # it is safe, and its rewind was folded
         elif record.again is not None:
             assert self.owed[0].epoch == record.again, "input is taken again in its order"
             self._origins[record.epoch] = self.owed[0].origin
@@ -89,7 +89,7 @@ class Rewinds:
         self._targets[epoch] = to
 
     def live(self, at: int) -> list[tuple[int, int]]:
-        """The stretches of epochs, (first, last), whose input is in effect as of epoch ``at``; the latest first."""
+        """The ranges of epochs (first, last) whose input is in effect as of epoch ``at``; the latest range first."""
         found = []
         for epoch, to in reversed(self._targets.items()):
             if epoch <= at:
@@ -98,33 +98,34 @@ class Rewinds:
         return [*found, (0, at)]
 
     def is_live(self, epoch: int, at: int) -> bool:
-        """Whether what an epoch took is in effect as of epoch ``at``."""
+        """Whether the input of an epoch is in effect as of epoch ``at``."""
         return any(first <= epoch <= last for first, last in self.live(at))
 
     def target(self, epoch: int) -> int | None:
-        """The epoch to which a rewind went back; None if the epoch is no rewind."""
+        """The epoch to which a rewind went back; None if ``epoch`` is not a rewind."""
         return self._targets.get(epoch)
 
     def since(self, epoch: int) -> dict[int, int]:
-        """The rewinds after an epoch, each with the epoch to which it went back."""
+        """Rewind → the epoch to which it went back, for the rewinds after ``epoch``."""
         return {each: to for each, to in self._targets.items() if each > epoch}
 
     def held(self, safe: int) -> int | None:
-        """Every trace must be readable as of this epoch: rewinds that are not safe may be computed again."""
+        """The epoch as of which every trace must stay readable, since rewinds that are not safe may be computed again;
+        None if all rewinds are safe."""
         return min(self.since(safe).values(), default=None)
 
     def needed(self, safe: int) -> int | None:
-        """What was taken after this epoch may be read again: it is owed, or the epoch that took it again is not safe.
-        None: nothing may."""
+        """The epoch after which input may still be read again: it is owed, or the epoch that took it again is not safe.
+        None if no input may be."""
         unsafe = [owed for epoch, owed in self._retaken.items() if epoch > safe]
         return min((min(each.origin, each.epoch) - 1 for each in (*self.owed, *unsafe)), default=None)
 
     def retaken(self, epoch: int) -> Owed | None:
-        """What was owed, and was taken again in an epoch; None if that took nothing again."""
+        """The owed input that ``epoch`` took again; None if it took none again."""
         return self._retaken.get(epoch)
 
     def foldable(self, upto: int, safe: int) -> int:
-        """The last epoch up to ``upto`` up to which the history may be folded."""
+        """The last epoch, at most ``upto``, up to which the history may be folded."""
         needed = self.needed(safe)
         upto = upto if needed is None else min(upto, needed)
         for epoch, to in reversed(self._targets.items()):
@@ -134,7 +135,8 @@ class Rewinds:
 
 
 def state_clock(history: History, epoch: int) -> int:
-    """The clock as of which the state is after an epoch: after a rewind, that of the epoch to which it went back."""
+    """The clock that the state after an epoch corresponds to: after a rewind, that of the epoch to which it went
+    back."""
     record = history[epoch]
     while record.rewind is not None:
         record = history[record.rewind["to"]]

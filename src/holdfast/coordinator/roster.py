@@ -1,13 +1,14 @@
 """The roster of a log: which locations hold it, and how many of them make an epoch safe.
 
-That an epoch is safe is a promise about losses: of n locations, any min_replicas - 1 may be lost. It holds only if
-whoever opens the log later looks at enough of them: any n - min_replicas + 1 have, together, all that was ever safe. So
-the log itself says who its locations are. Each has an identity, drawn when it was first used; one that was emptied, or
-made again, has another, and does not pass for what it was, whatever its address says.
+A safe epoch is a promise about losses: of n locations, any min_replicas - 1 may be lost. It holds only if a driver that
+opens the log later looks at enough locations: any n - min_replicas + 1 of them hold, together, everything that was ever
+safe. So the log itself names its locations. Each location has an identity, drawn when it was first used. A location
+that was emptied, or made again, has another identity, and does not count as the old one, whatever its address is.
 
-Only locations on the roster count for the safe point. A new one is put on it when it holds all that was promised
-before, and one that is gone is taken off when the others do without it. A new roster is in force when so many locations
-of the one before have it that nobody can open the log without seeing it; until then an epoch must be safe under both.
+Only locations on the roster count for the safe point. A new location is put on the roster when it holds everything that
+was promised before; a location that is gone is taken off when the others are enough without it. A new roster is in
+force when so many locations of the roster before have it that no driver can open the log without seeing it; until then
+an epoch must be safe under both rosters.
 
 Pure: names in, rosters out.
 """
@@ -20,14 +21,15 @@ from dataclasses import dataclass
 from holdfast.coordinator.copy_plan import Holding, reached, safe_point
 
 Version = tuple[int, int]
-"""The term of the driver that wrote it, and how many it had written before."""
+"""The term of the driver that wrote a roster, and the number of rosters that this driver had written before."""
 
 _NOTHING = Holding({}, -1)
 
 
 @dataclass(frozen=True)
 class Roster:
-    """Locations by their identities, with their addresses for people; none: no promise was made yet."""
+    """Identity → address (for messages) of the locations of a log. An empty roster: no epoch was promised to be safe
+    yet."""
 
     version: Version
     min_replicas: int
@@ -35,19 +37,20 @@ class Roster:
 
     @property
     def needed(self) -> int:
-        """So many of the locations have, whichever they are, all that is safe."""
+        """The number of locations that hold, whichever they are, everything that is safe; 0 for an empty roster."""
         return len(self.locations) - self.min_replicas + 1 if self.locations else 0
 
 
 def by_identity(holdings: Mapping[int, Holding]) -> dict[str, Holding]:
-    """Identity → what the location holds."""
+    """Identity → what the location holds, for the locations that have an identity."""
     return {holding.location: holding for holding in holdings.values() if holding.location}
 
 
 def safe_under(
     rosters: Sequence[Roster], held: Mapping[str, Holding], traces: Sequence[str], last: int, min_replicas: int
 ) -> int:
-    """The latest epoch that is safe under all these rosters, and is held by ``min_replicas``; -1 if there is none."""
+    """The latest epoch that is safe under all these rosters, and that at least ``min_replicas`` locations of each of
+    them hold; -1 if there is none."""
     return min(
         (
             safe_point(
@@ -73,10 +76,11 @@ def successor(
     min_replicas: int,
     term: int,
 ) -> Roster | None:
-    """The roster that should be next; None if this one is as it should be, or nothing can be changed yet.
+    """The next roster; None if this roster needs no change, or if it cannot be changed yet.
 
-    ``declared``: identity → address of the locations that the user gave, as far as they are known; ``all_known``: they
-    all are. ``last``: the last epoch; ``promised``: up to here epochs may have been said to be safe."""
+    ``declared``: identity → address of the locations that the user gave, as far as their identities are known;
+    ``all_known``: all are known. ``last``: the last epoch; ``promised``: the epoch up to which epochs may have been
+    called safe."""
     kept = {each: uri for each, uri in roster.locations.items() if each in declared or not all_known}
     caught_up = {
         each: uri
@@ -95,8 +99,9 @@ def successor(
 def is_in_force(
     before: Roster, new: Roster, have_it: Collection[str], declared: Collection[str], all_known: bool
 ) -> bool:
-    """Whether nobody can open the log any more without seeing the new roster, which these locations have: neither by
-    the one before (those of it that are gone for good need not have the new one), nor by the new one itself."""
+    """Whether no driver can open the log any more without seeing the new roster, which the locations ``have_it`` have.
+    That must hold for a driver that goes by the roster before (its locations that are gone for good do not count) and
+    for one that goes by the new roster."""
     gone = {each for each in before.locations if all_known and each not in declared}
     wanted = min(before.min_replicas, len(before.locations) - len(gone))
     have = set(have_it)

@@ -1,16 +1,16 @@
-"""Which history is the true one: a chain of lineages, chosen from all records that were found anywhere.
+"""The choice of the true history: one chain of lineages, out of all records that were found anywhere.
 
-Records come from the local stash, from the segments in each log location, from what sinks were given, and from the
-footers of layers. Each names its parent's digest, so together they form a tree that grows from the genesis: a driver
-that went on although another had taken over, or an epoch that two drivers ran at once, is a fork.
+Records come from the local stash, from the segments in each log location, from the lineage that sinks were given, and
+from the footers of layers. Each record names its parent's digest, so together they form a tree that grows from the
+genesis. The tree has a fork if a driver went on although another had taken over, or if two drivers ran an epoch at
+once.
 
-At a fork the branch wins that something outside has seen (a sink's last commit must be in the history, invariant 6);
-then the one of the higher term, since who opened the log later had read all that was durable before; then the longer.
-Two sinks that have seen different branches cannot both be right: that is an error, never a guess.
+At a fork the side wins that a sink has seen (a sink's last commit must be in the history, invariant 6); then the side
+of the higher term, since the driver that opened the log later had read everything that was durable before; then the
+longer one. Two sinks that have seen different sides cannot both be right: that raises an error, and is never guessed.
 
-A history that was folded (`coordinator/folded.py`) begins with a base instead of the genesis. Bases are written of
-epochs that are safe, so all of them lie on one history, unless a part of the log was lost for good: then they are like
-the branches of a fork.
+A folded history (`coordinator/folded.py`) begins with a base instead of the genesis. Bases are written for safe epochs,
+so all bases lie on one history, unless a part of the log was lost for good: then they are like the sides of a fork.
 
 Pure: records in, a chain out. O(n) for n records.
 """
@@ -28,7 +28,7 @@ from holdfast.errors import LogDamaged, SinkError
 
 @dataclass(frozen=True)
 class Seen:
-    """The last commit of a sink: what the outside has seen."""
+    """The last commit of a sink: the epoch that the outside has seen."""
 
     subject: str
     epoch: int
@@ -36,10 +36,11 @@ class Seen:
 
 
 def choose(records: Iterable[Lineage], seen: Iterable[Seen] = ()) -> History:
-    """The history: from epoch 0 on, or from a base."""
+    """The true history, from epoch 0 on or from a base. Raises `SinkError` if sinks have seen different histories, or
+    an epoch that is not in the true one."""
     records = list(records)
     required = {one.digest: one for one in seen}
-    # Some records know no answers; one that has them says more.
+    # Copies of a record may lack its answers. Those with answers come last, so that they are kept.
     plain = sorted(
         (record for record in records if not isinstance(record, Folded)), key=lambda record: bool(record.answers)
     )
@@ -52,9 +53,9 @@ def choose(records: Iterable[Lineage], seen: Iterable[Seen] = ()) -> History:
 
 
 def _preference(history: History, required: Mapping[str, Seen]) -> tuple[int, int, int, int]:
-    """Which of several beginnings leads to the true history. Where one base lies on the way of another they come to the
-    same end, and the later one is taken. Where not, the same counts as at a fork: what sinks have seen, then the higher
-    term, since who opened the log later had read all that was durable before; then the longer."""
+    """The rank of a history among those that begin with different bases, or with epoch 0. If two bases lie on one
+    history, both lead to the same end, and the later base is taken. If not, the order is that of a fork: the history
+    that more sinks have seen, then the higher term, then the longer one."""
     known = set(history.digests().values())
     held = sum(one.digest in known for one in required.values())
     return held, history[-1].term if len(history) else -1, history.last, history.first
@@ -95,8 +96,8 @@ class _Tree:
 
 
 def extend(history: History, records: Iterable[Lineage], complete: int) -> History:
-    """``history`` with those records of later epochs, up to ``complete``, that follow it: epochs whose driver died
-    before it said that they were complete, but whose layers are all there."""
+    """``history`` with the records of later epochs, up to ``complete``, that follow it: epochs whose driver died before
+    it counted them, although all their layers were written."""
     following = {record.parent: record for record in sorted(records, key=lambda each: (each.term, each.digest))}
     grown = history.copy()
     while grown.last < complete:
@@ -108,8 +109,8 @@ def extend(history: History, records: Iterable[Lineage], complete: int) -> Histo
 
 
 def abandoned(records: Iterable[Lineage], history: History) -> int | None:
-    """The first epoch of these records, which a driver once called complete, that is another one in the history, or
-    none; None if all are of the history. What lies behind its base is not looked at."""
+    """The first epoch of these records, which a driver once counted, that is not in the history with the same digest;
+    None if all are. Epochs up to the history's base are not compared."""
     first = history.first + (history.base is not None)
     others = [each.epoch for each in records if each.epoch >= first and history.digest(each.epoch) != each.digest]
     return min(others, default=None)
@@ -131,7 +132,7 @@ def _check_seen(history: History, required: Mapping[str, Seen]) -> None:
         if one.digest in digests:
             continue
         if history.base is not None and one.epoch < history.base.epoch:
-            continue  # it is not known any more what that epoch was; what the sink lacks is compacted, or nothing
+            continue  # that epoch was folded, so its digest is unknown; delivery finds out what the sink lacks
         if one.epoch <= history.last:
             raise SinkError(
                 f"{one.subject}: it has epoch {one.epoch} of another history than the log's; "

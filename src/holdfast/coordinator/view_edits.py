@@ -1,7 +1,8 @@
-"""Views that are edited while a flow has sinks: what the next epoch must say of them, and what must be kept until then.
+"""Views that are edited while a flow has sinks: what the lineage of the next epoch must say, and which logs are kept.
 
-Once an epoch has changed what a view is, what it was cannot be computed again; so the rows as they were are made safe
-first, and kept until every sink was brought away from them (`coordinator/view_versions.py` says what a version is).
+When an epoch has replaced a view's version, the rows of the old version cannot be computed again. So they are made safe
+before, and kept until every sink was given the difference to the new version (`coordinator/view_versions.py` says what
+a version is).
 
 Pure: a part of `FlowState`.
 """
@@ -21,10 +22,11 @@ from holdfast.plan.dataflow import Dataflow
 
 @dataclass(frozen=True)
 class FormerLog:
-    """A log that a view had before it was edited, and that a sink must still be brought away from."""
+    """A log that a view had before it was edited, and that a sink still needs: the sink has rows of it, and was not
+    given the difference to the view's present log."""
 
     since: int
-    """What a sink has: changes after this epoch are needed."""
+    """The epoch that a sink has: changes after it are needed."""
 
     upto: int
     """The last epoch as of which it is needed."""
@@ -33,7 +35,7 @@ class FormerLog:
 
 
 class ViewEdits:
-    """What an open flow's views are by declaration, beside what the history says they were."""
+    """The declared versions of an open flow's views, compared with the versions in the history."""
 
     def __init__(
         self,
@@ -44,7 +46,7 @@ class ViewEdits:
         retention: Retention,
         surely_has: Callable[[int], int],
     ) -> None:
-        """``surely_has``: the last epoch → the one that a sink which cannot tell has for certain."""
+        """``surely_has``: last epoch → the epoch that a sink which cannot tell what it has certainly has."""
         self._history = history
         self._versions = versions
         self._declared = dict(declared)
@@ -53,21 +55,21 @@ class ViewEdits:
         self._surely_has = surely_has
 
     def later(self, flow: Dataflow) -> set[str]:
-        """The operators that came with a view's edit, after the first epoch."""
+        """The operators that an edit of a view added after the first epoch."""
         present = [(view, past[-1]) for view in flow.views if (past := self._versions.of(view))]
         if not present:
             return set()
-        # A view that no epoch says it is what it is declared to be was edited just now, maybe by a driver before.
+        # If no epoch names a view's declared version, the view was edited just now, maybe by an earlier driver.
         old = {flow.views[view] for view, span in present if span.first <= 0 and span.version.log == flow.views[view]}
         return set(flow.operators) - old - flow.ancestors(old)
 
     @property
     def is_unsaid(self) -> bool:
-        """Whether the history does not say yet what is declared."""
+        """Whether the declared versions differ from the last ones in the history."""
         return self._versions.present() != self._declared
 
     def said(self) -> dict[str, Any] | None:
-        """What the next epoch must say of how the flow's collections are kept; None if that is known already."""
+        """The versions of the flow's collections, for the lineage of the next epoch; None if the history has them."""
         if self._versions.changed >= 0 and not self.is_unsaid:
             return None
         return {name: version.to_json() for name, version in self._declared.items()}
@@ -78,13 +80,13 @@ class ViewEdits:
         return any(present.get(view) != self._declared[view] for view in self._sinks.views)
 
     def is_edited(self) -> bool:
-        """Whether a view that there was is another one now, and no epoch says so yet."""
+        """Whether a view of the history has another version now, and no epoch says so yet."""
         present = self._versions.present()
         return any(present.get(view, version) != version for view, version in self._declared.items())
 
     def former(self) -> dict[ViewVersion, FormerLog]:
-        """The logs that views had before and that sinks must still be brought away from; those that the next epoch
-        will replace among them, and those that an edit which was taken back has made live again."""
+        """The former logs of views that sinks still need. Among them are logs that the next epoch will replace, and
+        logs that are live again because an edit was taken back."""
         last = self._history.last
         found: dict[ViewVersion, FormerLog] = {}
         for view, has in zip(self._sinks.views, self._sinks.epochs, strict=True):
@@ -103,28 +105,29 @@ class ViewEdits:
         return found
 
     def former_traces(self) -> dict[str, FormerLog]:
-        """The traces of these logs."""
+        """The traces of the logs that `former` returns."""
         return {version.trace: log for version, log in self.former().items()}
 
     def behind(self, views: Collection[str], lost: Mapping[int, int]) -> int | None:
-        """The least epoch from which on a sink needs the present log of one of these views; None if none does.
-        ``lost``: sink → the first epoch of what it had and lost."""
+        """The first epoch from which on any sink needs the present log of one of these views; None if no sink does.
+        ``lost``: sink → the first of the epochs that it lost."""
         found = []
         for sink, (view, has) in enumerate(zip(self._sinks.views, self._sinks.epochs, strict=True)):
             past = self._versions.of(view)
-            # One that cannot tell what it has will be given the last epochs again.
+            # A sink that cannot tell what it has will be given the last epochs again.
             needs = self._surely_has(self._history.last) if has is None else has
             if view in views and needs >= 0 and past and past[-1].version == self._declared[view]:
                 needs = max(0, min(needs, lost[sink] - 1) if sink in lost else needs)
-                # What was before is in another log. (A view's first version is taken to have been there always.)
+                # Earlier changes are in another log. (A view's first version is assumed to have been there always.)
                 found.append(needs if len(past) == 1 else max(needs, past[-1].first))
         return min(found, default=None)
 
     def spared(self, safe: int) -> frozenset[str] | None:
-        """The logs that views had before, as far back as the flow retains: what changed since can still be told, and a
-        view that is dropped and comes back (a program, or a notebook, that declares step by step) finds its sinks. None
-        while a trace that the flow has no more may be needed otherwise. The epoch after the last change must be safe:
-        a sink that cannot tell what it has is given the last epoch again."""
+        """The traces of former logs of views, as far back as the flow retains epochs. They are kept so that changes
+        since then can still be read, and so that a view that is dropped and declared again (by a program or notebook
+        that declares step by step) can serve its sinks. None as long as other traces that are not live may be needed:
+        until the epoch after the last edit is safe, since a sink that cannot tell what it has is given the last epoch
+        again."""
         if self._retention.epochs is None and self._retention.seconds is None:
             return None
         if not 0 <= self._versions.changed < safe or self.is_unsaid or self.former():

@@ -1,21 +1,22 @@
-"""What a view was, epoch by epoch: which log held its rows, so that sinks stay right when its query is edited.
+"""The versions of views: which log held a view's rows at each epoch, so that sinks stay right when its query is edited.
 
-A view's rows are kept by a log, and the log's name says what the view means. A *version* is a log with the types of its
-columns and the key by which it is arranged. The lineage of an epoch at which versions changed says what they all are
-from then on, so the past of every view is part of the history itself: it is as durable as that, it goes out with every
-commit to a sink, and two drivers that edited the same log at once are told apart by their digests.
+A view's rows are kept by a log, and the log's name is a hash of what the view means. A *version* is a log with the
+types of its columns and the key by which it is arranged. If versions change at an epoch, the lineage of that epoch
+names all versions from then on. So the past of every view is part of the history itself: it is as durable as the
+history, it goes out with every commit to a sink, and the epochs of two drivers that edited the same log at once have
+different digests.
 
-The **content** of a view as of epoch *e* is the rows of the log that was its version then, as of *e*. A view that was
-dropped for a while keeps, for that while, the rows that it had last. What a sink is given for epoch *e* is
+The **content** of a view as of epoch *e* is the rows, as of *e*, of the log that was its version at *e*. A view that is
+dropped for some epochs keeps in them the rows that it had last. For epoch *e* a sink is given
 
     content(e) - content(e - 1)
 
-whatever the versions: the log's own change where the version is the same, the difference of two logs where it was
-edited. It is a function of the history and the logs alone, so it is the same however often it is tried; and the sum of
-what a sink was given up to *e* is content(e), in whatever order edits, crashes and commits came.
+whatever the versions: the log's own change if the version is the same, the difference of two logs if the view was
+edited. This is a function of the history and the logs alone, so it is the same however often a commit is tried; and the
+sum of all that a sink was given up to *e* is content(e), in whatever order edits, crashes and commits came.
 
-Before its first record a view is taken to have had its first version: nothing of a log is delivered before an epoch
-says that it is the view's version (`runtime/delivery.py`).
+Before the first record that names a view's version, the view is assumed to have had that version already: no change of
+a log is delivered before an epoch names it as the view's version (`runtime/delivery.py`).
 
 Pure: history in, spans out. O(n) for n records.
 """
@@ -32,14 +33,15 @@ from holdfast.coordinator.lineage import Lineage
 
 @dataclass(frozen=True)
 class ViewVersion:
-    """How a view's rows are kept: the log's operator, the Spark types of its columns, the positions of its key."""
+    """How a view's rows are kept: the operator_id of the log, the Spark types of its columns, the positions of the
+    columns of its key."""
 
     log: str
     types: tuple[str, ...]
     key: tuple[int, ...]
     names: tuple[str, ...] = field(default=(), compare=False)
-    """What its columns were called when it became the view's version; empty where that is not known. Under other names
-    it is the same version."""
+    """The names of its columns when it became the view's version; empty if they are not known. Versions that differ in
+    names only are equal."""
 
     @property
     def trace(self) -> str:
@@ -54,8 +56,8 @@ class ViewVersion:
         return ViewVersion(str(said["log"]), tuple(said["types"]), tuple(said["key"]), tuple(said.get("names", ())))
 
     def fits(self, other: ViewVersion) -> bool:
-        """Whether rows of this version can be read under the columns of another one: they are of the same types, and no
-        name has gone from one column to another."""
+        """Whether rows of this version can be read as rows of another one: the columns have the same types, and no name
+        has moved to another column."""
         places = {name: place for place, name in enumerate(other.names)} if self.names else {}
         return self.types == other.types and all(
             places.get(name, place) == place for place, name in enumerate(self.names)
@@ -63,14 +65,14 @@ class ViewVersion:
 
     @property
     def columns(self) -> str:
-        """Its columns, for people."""
+        """Its columns, for messages."""
         names = self.names or ("",) * len(self.types)
         return ", ".join(f"{name} {kind}".strip() for name, kind in zip(names, self.types, strict=True))
 
 
 @dataclass(frozen=True)
 class Span:
-    """Epochs in which a view had one version. ``last`` is None for the present one."""
+    """Epochs in which a view had one version. ``last`` is None for the present version."""
 
     first: int
     last: int | None
@@ -78,7 +80,7 @@ class Span:
 
 
 def described(collections: Mapping[str, Mapping[str, Any]]) -> dict[str, ViewVersion]:
-    """The versions that a log's description tells (``collections.json``)."""
+    """The versions in a log's description (``collections.json``)."""
     return {
         name: ViewVersion(
             entry["fingerprint"],
@@ -94,10 +96,10 @@ class ViewVersions:
     """The versions of all views of a flow, from the first epoch on."""
 
     def __init__(self, history: Iterable[Lineage] = (), before: Mapping[str, ViewVersion] | None = None) -> None:
-        """``before``: what the views were at first, in a log whose history does not say so."""
+        """``before``: the first versions of the views, for a log whose history does not name them."""
         self._spans: dict[str, list[Span]] = {}
         self.changed = -1
-        """The last epoch whose lineage says what the versions are; -1 if none does."""
+        """The last epoch whose lineage names versions; -1 if none does."""
 
         if before is not None:
             self._take(-1, before)
@@ -105,11 +107,12 @@ class ViewVersions:
             self.add(lineage)
 
     def folded(self, epoch: int) -> dict[str, Any]:
-        """What a base of epochs up to this one must say, for `add`: the versions since, and the one before them."""
+        """The record that a base of epochs up to this one needs, for `add`: of each view the version at ``epoch``, or
+        its last one before."""
         spans = {}
         for name, past in self._spans.items():
             known = [span for span in past if span.first <= epoch]
-            # A version that ends later is ended by the epoch that says so.
+            # A version that ends after ``epoch`` is ended by the record of a later epoch.
             spans[name] = [
                 [span.first, None if span.last is None or span.last > epoch else span.last, span.version.to_json()]
                 for span in [span for span in known if span.last is None or span.last >= epoch] or known[-1:]
@@ -121,7 +124,7 @@ class ViewVersions:
         return {"changed": changed, "spans": {name: past for name, past in spans.items() if past}}
 
     def add(self, lineage: Lineage) -> None:
-        """An epoch is complete, or a history begins with a base."""
+        """Take in the record of a complete epoch, or the base with which a history begins."""
         if isinstance(lineage, Folded):
             self.changed = lineage.forms.get("changed", -1)
             for name, past in lineage.forms.get("spans", {}).items():
@@ -143,30 +146,30 @@ class ViewVersions:
                 past.append(Span(epoch, None, version))
 
     def of(self, view: str) -> Sequence[Span]:
-        """The versions that a view ever had, in order."""
+        """All versions that a view had so far, in order."""
         return self._spans.get(view, ())
 
     @property
     def views(self) -> Collection[str]:
-        """All views that there ever were, also those that were dropped."""
+        """All views that the history names, also dropped ones."""
         return self._spans.keys()
 
     def present(self) -> dict[str, ViewVersion]:
-        """What the views are, as the history says."""
+        """The present versions of all views that are not dropped, by the history."""
         return {name: past[-1].version for name, past in self._spans.items() if past and past[-1].last is None}
 
     def former(
         self, view: str, epoch: int, last: int, now: ViewVersion, recorded: bool = False
     ) -> tuple[Span, int] | None:
-        """The version that a view had as of ``epoch``, if that is another one than it has ``now``, and the epoch at
-        which it was edited after that. As of the ``last`` epoch a view is what it is declared to be: an edit that no
-        epoch has made yet is seen there; but not by who wants what the history has ``recorded``."""
+        """The version that a view had as of ``epoch``, and the epoch at which it was edited after that; None if the
+        view has the same version ``now``. As of the ``last`` epoch a view has its declared version, also if no epoch
+        has made that edit yet; with ``recorded`` it has the version in the history there, too."""
         past = self._spans.get(view, ())
         if (epoch >= last and not recorded) or not past or past[index := self.at(view, epoch)].version == now:
             return None
         return past[index], past[index + 1].first if index + 1 < len(past) else last + 1
 
     def at(self, view: str, epoch: int) -> int:
-        """Which of the view's spans its content as of ``epoch`` is of; the first for epochs before it."""
+        """The index of the view's span that has its content as of ``epoch``; 0 for epochs before the first span."""
         past = self._spans[view]
         return max((index for index, span in enumerate(past) if span.first <= epoch), default=0)

@@ -11,15 +11,15 @@ from holdfast.guarantees.strategy import Strategy
 from holdfast.plan.drawing import Drawing
 
 _READ = "rows that are read"
-"""What is said of a view without sinks."""
+"""The subject of the line for a view without sinks."""
 
 _SHOWN = 3
-"""So many operators of the least class are named."""
+"""The greatest number of operators of the worst class that are named."""
 
 
 @dataclass(frozen=True)
 class Outlet:
-    """A sink, as far as a prediction needs it."""
+    """The facts about a sink that a prediction needs."""
 
     view: str
     name: str
@@ -27,15 +27,15 @@ class Outlet:
 
 
 def anchored(sinks: Sequence[Outlet], index: int) -> bool:
-    """Whether a sink that is given each epoch before this one holds the lineage."""
+    """Whether a sink that gets each epoch before this sink does holds the lineage."""
     return any(each.kind is SinkKind.TRANSACTIONAL for each in sinks[:index])
 
 
 def explained(
     whole: Drawing, views: Iterable[str], strategy: Strategy, sinks: Sequence[Outlet], sources: Mapping[str, str]
 ) -> Drawing:
-    """A drawing that says of each view which sinks it has, and what a crash can do to it. ``sinks``: all of the flow,
-    in their order; ``sources``: the kind of each source that is not plain (`guarantees/operator_classes.py`)."""
+    """A drawing that shows for each view its sinks and what a crash can do to its output. ``sinks``: all sinks of the
+    flow, in their order; ``sources``: the kind of each source that is not plain (`guarantees/operator_classes.py`)."""
     crash = {}
     for view in views:
         classes = classes_of(whole, view, sources)

@@ -1,4 +1,4 @@
-"""What a user promises of a flow's output, and whether a strategy with these sinks can keep it.
+"""The guarantee that a user wants for a flow's output, and whether a strategy with given sinks can keep it.
 
 | guarantee | a row that leaves | kinds of recovery that keep it | chosen alone |
 |---|---|---|---|
@@ -6,9 +6,9 @@
 | at-least-once | once or more | precise, rollback | `nosync` |
 | at-most-once | once or never | precise, gap | `gap` |
 
-A promise is judged by the worst that can happen, the loss of the driver's host included; at-most-once by what killed
-processes can do, since what keeps nothing loses its place in the input with the host. What cannot hold whatever the
-sinks are is refused when the flow is made, the rest when a sink is declared.
+A guarantee is judged by the worst failure, including the loss of the driver's host; at-most-once is judged by killed
+processes only, since a strategy that keeps nothing loses its position in the input with the host. A guarantee that no
+sink could keep is refused when the flow is made; others are checked when a sink is declared.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FAILURES: dict[str, tuple[Failure, ...]] = {
 
 
 def parse_guarantee(subject: str, value: object) -> Guarantee | None:
-    """The guarantee, checked; None if none was asked for."""
+    """Check a guarantee that the user gave; None if none was given."""
     if value is None:
         return None
     arguments.one_of(subject, "guarantee", value, tuple(_KEEPS))
@@ -63,7 +63,7 @@ def breaks(
     classes: Iterable[Classified | OperatorClass] = (),
     anchored: bool = False,
 ) -> tuple[Failure, Prediction] | None:
-    """How a guarantee can be broken at a sink; None if it cannot."""
+    """The failure that can break a guarantee at a sink, and what it does to output; None if no failure can."""
     for failure in _FAILURES[guarantee]:
         found = predict(classes, strategy, sink, failure=failure, anchored=anchored)
         if found.recovery not in _KEEPS[guarantee]:
@@ -72,8 +72,8 @@ def breaks(
 
 
 def choose(guarantee: Guarantee, sinks: Iterable[SinkKind]) -> Strategy:
-    """The strategy that keeps a guarantee with these sinks, in their order: of several the cheapest; if none does,
-    the first."""
+    """The cheapest strategy that keeps a guarantee with these sinks, which are in their order; if none does, the first
+    choice for the guarantee."""
     kinds = list(sinks)
     for strategy in _CHOICES[guarantee]:
         holds = [SinkKind.TRANSACTIONAL in kinds[:index] for index in range(len(kinds))]

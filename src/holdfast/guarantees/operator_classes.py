@@ -1,18 +1,18 @@
-"""What each operator, draw and source is, in the lecture's four classes: the one table.
+"""The class of each operator, draw and source: one table, with four classes.
 
-What a crash can do to output depends on what an operator makes of input that it is given *again*. Where the lineage of
-an epoch survives, the epoch is computed again with the same input, clock, seed and answers, and every operator below
-gives the same rows (invariant 1): there the class does not matter. It matters where the lineage is lost: input is then
-taken again, but cut into epochs otherwise, at another clock and with another seed.
+What a crash can do to output depends on the rows that an operator makes of input that it is given *again*. If the
+lineage of an epoch survives, the epoch is computed again with the same input, clock, seed and answers, and every
+operator makes the same rows (invariant 1): then the class does not matter. It matters if the lineage is lost: then
+input is taken again, but cut into other epochs, at another clock and with another seed.
 
-| class | what it does then |
+| class | its output if the lineage is lost |
 |---|---|
-| repeatable | gives identical rows, however the input is cut |
-| convergent-capable | may give other rows on the way; what they add up to is the same in the end |
-| deterministic | gives the same rows only for the same epochs: a part of its result depends on when a row came |
-| arbitrary | depends on chance, the clock or something outside |
+| repeatable | identical rows, however the input is cut |
+| convergent-capable | maybe other rows on the way, which add up to the same in the end |
+| deterministic | the same rows only for the same epochs: a part of the result depends on when a row came |
+| arbitrary | depends on chance, the clock or an external system |
 
-Each class includes the ones above it. A view is as good as the worst of its operators.
+Each class includes the ones above it. A view has the worst class of its operators.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.plan.drawing import Box, Drawing
 
 
 class OperatorClass(Enum):
-    """The lecture's classes, the best first."""
+    """The four classes, the best first."""
 
     REPEATABLE = "repeatable"
     CONVERGENT = "convergent-capable"
@@ -51,11 +51,11 @@ class Classified:
 _R, _C, _D, _A = OperatorClass
 _GROUP = "emits the old and the new result of each group it touches: how often depends on how input is cut into epochs"
 TABLE: dict[str, tuple[OperatorClass, str]] = {
-    # What works on a change alone.
+    # Operators that need only the change.
     "source": (_R, "gives the rows of its offers, the same whenever they are read"),
     "linear": (_R, "filters, computes and unites row by row: a row's result depends on that row alone"),
     "log": (_R, "keeps the rows of a view or an input, and passes them on as they are"),
-    # What needs its trace: functions of the bag of rows so far.
+    # Operators that need their trace: functions of the bag of all rows so far.
     "retracting source": (_C, "a row that comes and goes in one epoch leaves nothing, in two it leaves both"),
     "aggregate": (_C, _GROUP),
     "join": (_C, "emits pairs when their second half comes: the pairs are the same, those that come and go may not be"),
@@ -68,7 +68,7 @@ TABLE: dict[str, tuple[OperatorClass, str]] = {
     "loop": (_C, "emits what each change derives and takes back: the fixpoint is the same, the way to it may not be"),
     "latest": (_C, "emits each version that was the latest of its key at the end of an epoch"),
     "replaced": (_C, "emits the difference of two versions: one that is replaced in the same epoch is never seen"),
-    # What depends on when a row came.
+    # Operators and sources whose result depends on when a row came.
     "pushed source": (_A, "rows that code pushed are in no place from which they could be taken again"),
     "temporal": (_D, "rows come and go by the clock of the epoch: one that is taken again later may have expired"),
     "unique": (_D, "of records with one id the first counts: which one that is depends on how input is cut"),
@@ -85,14 +85,14 @@ _OTHER = (_D, "is not in the table: a function of its state, its input and the l
 
 
 def classify(kind: str, what: str = "") -> Classified:
-    """The class of a kind of operator, or of a draw (``rand``, ``udf:name``)."""
+    """The class of a kind of operator, or of a draw (``rand``, ``udf:name``). ``what`` names it in messages."""
     key = "udf" if kind.startswith("udf:") else kind
     return Classified(what or kind, *TABLE.get(key, _OTHER))
 
 
 def classes_of(whole: Drawing, view: str, sources: Mapping[str, str] | None = None) -> tuple[Classified, ...]:
-    """The operators, draws and sources behind a view, sources first. ``sources``: the kind of each source that is not
-    plain, "retracting source" or "pushed source"."""
+    """The classes of the operators, draws and sources of a view, sources first. ``sources``: the kind of each source
+    that is not plain: "retracting source" or "pushed source"."""
     shown = whole.behind(view)
     found = [each for box in shown.boxes for each in _of_box(box, sources or {})]
     found += [classify("linear", line.text) for line in shown.lines if line.text]
@@ -108,7 +108,7 @@ def _of_box(box: Box, sources: Mapping[str, str]) -> list[Classified]:
 
 
 def worst(classes: Iterable[Classified | OperatorClass]) -> Classified:
-    """The one that spoils a view; of several that are as bad the first."""
+    """The first of the worst classes: it decides for a view."""
     named = []
     if isinstance(classes, str) or not isinstance(classes, Iterable):
         arguments.refuse("predict", "classes", "operators or their classes", classes)

@@ -1,15 +1,15 @@
 """What a crash can do to output: a pure function of operator classes, strategy and sink.
 
-What matters first is the **fate** of an epoch whose output a sink may have seen when the driver died:
+It depends first on the **fate** of an epoch whose output a sink may have seen when the driver died:
 
-* *kept*: its lineage survives. The epoch stays what it was, and is computed again exactly, whatever the operators are.
-* *taken again*: its lineage is lost. Its input is taken again, cut into epochs otherwise, and it depends on the
-  operators what comes out.
-* *skipped*: it is left out.
+* *kept*: its lineage survives. The epoch is computed again exactly, whatever the operators are.
+* *taken again*: its lineage is lost. Its input is taken again, cut into other epochs, and the output depends on the
+  operators.
+* *skipped*: the epoch is left out.
 
-Then the sink: a transactional one says what it has and is given the rest; a de-duplicating one drops rows by their ids,
-which are the same for an epoch that was kept; a plain one takes whatever comes, and is given the last epoch again,
-since nobody knows whether it has it.
+Then it depends on the sink. A transactional sink says which epoch it has, and is given the later ones. A de-duplicating
+sink drops rows by their ids, which are the same for an epoch that was kept. An append-only sink takes all that it is
+given, and is given the last epoch again, since it is unknown whether it has that epoch.
 
 | fate | transactional | de-duplicating | append |
 |---|---|---|---|
@@ -18,7 +18,7 @@ since nobody knows whether it has it.
 | skipped | gap | gap | gap |
 
 By operators: repeatable → rollback-repeating, convergent-capable → rollback-convergent, others → rollback-divergent.
-(De-duplication does not help there: an id has the epoch in it, and the row comes in another one.)
+(De-duplication does not help there: an id contains the epoch, and the row comes in another epoch.)
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from holdfast.guarantees.operator_classes import Classified, OperatorClass, wors
 from holdfast.guarantees.strategy import OnLoss, Strategy, Survives
 
 Failure: TypeAlias = Literal["executor", "process", "host"]
-"""What dies: executors alone, with what they kept; the driver with them; or also the driver's working directory."""
+"""What is lost: executors with the state that they kept; the driver and executors; or also the driver's working
+directory."""
 
 
 class RecoveryType(Enum):
-    """The lecture's five: what output before and after a crash adds up to, beside a run without one."""
+    """The five types of recovery: how all output, before and after a crash, compares with a run without a crash."""
 
     PRECISE = "precise"
     GAP = "gap"
@@ -50,13 +51,13 @@ class SinkKind(Enum):
     """What a sink does for exactness."""
 
     TRANSACTIONAL = "transactional"
-    """It says which epoch it has, and takes rows and lineage in one commit."""
+    """The sink says which epoch it has, and takes rows and lineage in one commit."""
 
     DEDUPLICATING = "de-duplicating"
-    """It cannot say what it has, and drops rows whose id it has."""
+    """The sink cannot say which epoch it has, and drops rows whose id it has already."""
 
     APPEND = "append"
-    """It takes whatever it is given."""
+    """The sink takes all rows that it is given."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Prediction:
     recovery: RecoveryType
     why: str
     spoiled_by: Classified | None = None
-    """The operator because of which it is not better, if it is one."""
+    """The operator that prevents a better type of recovery; None if the reason is not an operator."""
 
     def __str__(self) -> str:
         return f"{self.recovery.value}: {self.why}"
@@ -96,9 +97,9 @@ def predict(
 ) -> Prediction:
     """What a crash can do to the output of a view with these operators, under a strategy, at a kind of sink.
 
-    ``failure``: ``"executor"``, executors are killed, what they kept is lost, and the driver lives; ``"process"``,
-    driver and executors are killed; ``"host"``, the driver's working directory is lost, too. ``anchored``: whether a
-    transactional sink is declared before this one: it holds the lineage for both."""
+    ``failure``: ``"executor"``: executors are killed, the state that they kept is lost, and the driver lives;
+    ``"process"``: driver and executors are killed; ``"host"``: the driver's working directory is lost, too.
+    ``anchored``: whether a transactional sink is declared before this sink: then it holds the lineage for both."""
     if not isinstance(strategy, Strategy):
         arguments.refuse("predict", "strategy", "a Strategy such as hf.nosync()", strategy)
     if not isinstance(sink, SinkKind):
@@ -108,7 +109,7 @@ def predict(
     if failure == "executor":
         spoiler = worst(classes)
         if strategy.on_loss is OnLoss.LEAVE_OUT and spoiler.operator_class is not OperatorClass.REPEATABLE:
-            # (A replacement that finds the layers on the host goes on precisely; but who says that it does?)
+            # (If a new executor finds the layers on the host, recovery is precise; but that is not guaranteed.)
             said = f"nothing is copied: state that an executor kept goes with it, and begins anew; {spoiler.what}"
             return Prediction(RecoveryType.DIVERGENT, said, spoiler)
         said = "output leaves when its epoch has run; one that was cut short runs again, and nothing of it had left"
@@ -133,7 +134,7 @@ def predict(
 
 
 def _fate(strategy: Strategy, sink: SinkKind, failure: Failure, anchored: bool) -> tuple[_Fate, str]:
-    """What becomes of epochs whose output may have left, and why."""
+    """The fate of epochs whose output a sink may have seen, and the reason."""
     if strategy.on_loss is OnLoss.LEAVE_OUT and failure == "host" and sink is not SinkKind.TRANSACTIONAL:
         return (
             _Fate.TAKEN_AGAIN,

@@ -1,14 +1,14 @@
-"""The seven strategies: what each keeps, and what it answers when a flow asks (`guarantees/strategy.py`).
+"""The seven strategies: what each keeps, and its answers to the questions of `guarantees/strategy.py`.
 
-| strategy | what it keeps | after a crash |
+| strategy | what it keeps | after a crash the flow |
 |---|---|---|
 | `nosync` | layers and lineage copied in the background, lineage forwarded with output | goes on where it was |
-| `synchronous_log` | the same, waited for before output leaves | goes on where it was |
-| `aligned_snapshot` | all that changed, every k epochs, standing still; nothing between | goes back to the snapshot |
-| `passive_standby` | the same every k epochs, without waiting; lineage | the epochs since the copy are computed again |
-| `upstream_backup` | lineage and input; no state | all state is computed again from the input that is kept |
-| `active_standby` | a second driver runs the same epochs, without output | the second driver goes on |
-| `gap` | nothing | goes on with what is there; input of the epoch at hand is skipped |
+| `synchronous_log` | the same, copied before output leaves | goes on where it was |
+| `aligned_snapshot` | all changes, every k epochs, while the flow waits; else nothing | goes back to the snapshot |
+| `passive_standby` | layers every k epochs, without waiting; lineage | computes the epochs since the copy again |
+| `upstream_backup` | lineage and input; no state | computes all state again from the kept input |
+| `active_standby` | a second driver runs the same epochs, without output | goes on with the second driver |
+| `gap` | nothing | goes on with the state that is there, and skips the input of the running epoch |
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ StrategyName: TypeAlias = Literal[
     "gap",
     "volatile",
 ]
-"""Names of strategies with their usual settings. ``"synchronous-log"`` and ``"volatile"`` (which is ``"gap"``) are the
-names of earlier versions."""
+"""Names of strategies with their default settings. ``"synchronous-log"`` and ``"volatile"`` (which is ``"gap"``) are
+names from earlier versions."""
 
 EVERY = 16
-"""Epochs between two snapshots, checkpoints or acknowledgements, unless the user says otherwise."""
+"""The default number of epochs between two snapshots, checkpoints or acknowledgements."""
 
 
 def _boundary(last: int, every: int) -> int:
-    """The last epoch up to ``last`` that ends a group of ``every``; -1 if there is none."""
+    """The last epoch, at most ``last``, that ends a group of ``every`` epochs; -1 if there is none."""
     return (last + 1) // every * every - 1
 
 
 @dataclass(frozen=True)
 class NoSync(Strategy):
-    """Layers and lineage are copied in the background; what is not durable yet travels with output."""
+    """Layers and lineage are copied in the background; lineage that is not durable yet goes out with output."""
 
     name: ClassVar[str] = "nosync"
 
 
 @dataclass(frozen=True)
 class SynchronousLog(Strategy):
-    """Each epoch is safe before anything of it leaves."""
+    """Each epoch is safe before its output leaves."""
 
     name: ClassVar[str] = "synchronous_log"
 
@@ -69,9 +69,9 @@ class SynchronousLog(Strategy):
 
 @dataclass(frozen=True)
 class AlignedSnapshot(Strategy):
-    """Every ``every`` epochs the flow stands still until all that changed since the last snapshot is safe. Between
-    snapshots nothing is copied. After a crash the flow goes back to the last snapshot. Output is ``"held"`` until the
-    snapshot that includes it, or leaves ``"early"``: then a crash makes it leave again."""
+    """Every ``every`` epochs the flow waits until all changes since the last snapshot are safe. Between snapshots
+    nothing is copied. After a crash the flow goes back to the last snapshot. Output is ``"held"`` until the snapshot
+    that includes it, or leaves ``"early"``: then it leaves again after a crash."""
 
     every: int = EVERY
     output: Literal["held", "early"] = "held"
@@ -98,14 +98,14 @@ class AlignedSnapshot(Strategy):
         return min(last, safe) if self.output == "held" else last
 
     def surely_has(self, last: int) -> int:
-        # Held output of several epochs leaves at once: the driver may have died anywhere among them.
+        # Held output of several epochs leaves together: the driver may have died after any of these epochs.
         return _boundary(last - 1, self.every) if self.output == "held" else super().surely_has(last)
 
 
 @dataclass(frozen=True)
 class PassiveStandby(Strategy):
-    """Every ``every`` epochs state, lineage and held input are copied to the log's locations, the secondary, without
-    waiting. After a crash state comes from the last copy that is whole, and the epochs since are computed again."""
+    """Every ``every`` epochs state, lineage and held input are copied to the log's locations (the secondary), without
+    waiting. After a crash state comes from the last complete copy, and later epochs are computed again."""
 
     every: int = EVERY
 
@@ -121,11 +121,10 @@ class PassiveStandby(Strategy):
 
 @dataclass(frozen=True)
 class UpstreamBackup(Strategy):
-    """No state is copied: lineage, and input that only the log has, are. Sources keep their input until every sink has
-    its output (a level-0 acknowledgement) and no state is left that contains anything of it (level-1: all rows are
-    gone, by deletion or by time). Both are looked for every ``every`` epochs; then the log's locations are told that
-    there is no state as of that epoch, and replays begin after it. After a crash all state is computed again from the
-    input that is kept."""
+    """Lineage is copied, and input that only the log has, but no state. Sources keep their input until every sink has
+    its output (a level-0 acknowledgement) and no state depends on it any more (level-1: all rows are gone, by deletion
+    or by time). Both are checked every ``every`` epochs; if they hold, the log's locations note that there is no state
+    as of that epoch, and replays begin after it. After a crash all state is computed again from the kept input."""
 
     every: int = EVERY
 
@@ -142,14 +141,14 @@ class UpstreamBackup(Strategy):
 
 @dataclass(frozen=True)
 class ActiveStandby(Strategy):
-    """A driver that stands by runs the epochs of the leader, from the same offers, and gives nothing to sinks. When the
-    leader dies it has the state already."""
+    """A standby driver runs the epochs of the leader, from the same offers, and gives nothing to sinks. When the leader
+    dies, the standby driver has the state already."""
 
     name: ClassVar[str] = "active_standby"
 
     @property
     def pause(self) -> float:
-        return 0.5  # who follows on another host reads the lineage from the log's locations
+        return 0.5  # a standby driver on another host reads the lineage from the log's locations
 
     @property
     def follows(self) -> bool:
@@ -158,8 +157,8 @@ class ActiveStandby(Strategy):
 
 @dataclass(frozen=True)
 class Gap(Strategy):
-    """Nothing is copied. After a crash the flow goes on with what is there: the input of the epoch at hand is skipped,
-    state that is gone is empty, and `last_recovery.missing` says which epochs are missing."""
+    """Nothing is copied. After a crash the flow goes on with the state that is there: the input of the running epoch is
+    skipped, lost state is empty, and `last_recovery.missing` says which epochs are missing."""
 
     name: ClassVar[str] = "gap"
     copies: ClassVar[Copies] = Copies.NOTHING
@@ -181,20 +180,20 @@ class Gap(Strategy):
 
 
 def nosync() -> Strategy:
-    """The default: layers and lineage are copied in the background, and no epoch waits for that. What is not durable
-    yet of the lineage travels with output, so what sinks have seen can be computed again exactly."""
+    """The default: layers and lineage are copied in the background, and no epoch waits for that. Lineage that is not
+    durable yet goes out with output, so everything that sinks have seen can be computed again exactly."""
     return NoSync()
 
 
 def synchronous_log() -> Strategy:
-    """As `nosync`, but each epoch is safe before its output leaves: each step waits for storage."""
+    """Like `nosync`, but each epoch is safe before its output leaves: each step waits for storage."""
     return SynchronousLog()
 
 
 def aligned_snapshot(every: int = EVERY, output: Literal["held", "early"] = "held") -> Strategy:
-    """Freeze the world every ``every`` epochs: the step waits until all that changed is safe. Nothing is copied in
-    between. A crash takes the flow back to the last snapshot. With ``output="held"`` output leaves with the snapshot
-    that includes it; with ``"early"`` at once, and after a crash again."""
+    """Stop the flow every ``every`` epochs until all changes are safe. Nothing is copied in between. After a crash the
+    flow goes back to the last snapshot. With ``output="held"`` output leaves with the snapshot that includes it; with
+    ``"early"`` it leaves at once, and again after a crash."""
     every = arguments.whole("aligned_snapshot", "every", every, 1)
     arguments.one_of("aligned_snapshot", "output", output, ("held", "early"))
     return AlignedSnapshot(every, output)
@@ -202,24 +201,24 @@ def aligned_snapshot(every: int = EVERY, output: Literal["held", "early"] = "hel
 
 def passive_standby(every: int = EVERY) -> Strategy:
     """Copy state and queues to the log's locations every ``every`` epochs, without waiting. After a crash state comes
-    from the last copy, and the epochs since are computed again."""
+    from the last copy, and later epochs are computed again."""
     return PassiveStandby(arguments.whole("passive_standby", "every", every, 1))
 
 
 def upstream_backup(every: int = EVERY) -> Strategy:
-    """Copy no state: keep lineage and input until acknowledgements, looked for every ``every`` epochs, say that nobody
-    needs them. After a crash all state is computed again."""
+    """Copy no state, and keep lineage and input until they are acknowledged, which is checked every ``every`` epochs:
+    then no sink and no state needs them. After a crash all state is computed again."""
     return UpstreamBackup(arguments.whole("upstream_backup", "every", every, 1))
 
 
 def active_standby() -> Strategy:
-    """Have a second driver (``flow.run(lease=…)`` in another process) run the same epochs, its output suppressed; it
-    takes over at once."""
+    """Let a second driver (``flow.run(lease=…)`` in another process) run the same epochs, with its output suppressed;
+    it takes over at once when the first one dies."""
     return ActiveStandby()
 
 
 def gap() -> Strategy:
-    """Keep nothing: after a crash go on with what is there, and say which epochs are missing."""
+    """Keep nothing: after a crash go on with the state that is there, and report which epochs are missing."""
     return Gap()
 
 
@@ -240,7 +239,7 @@ assert set(_NAMED) == set(get_args(StrategyName))
 
 
 def parse_strategy(subject: str, value: object) -> Strategy:
-    """The strategy that the user chose, by its name or as a value."""
+    """The strategy that the user gave by its name or as a value. Raises `DeclarationError` for anything else."""
     if isinstance(value, Strategy):
         return value
     if isinstance(value, str) and value in _NAMED:

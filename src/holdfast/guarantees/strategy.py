@@ -1,7 +1,7 @@
-"""What a strategy is: the questions that a flow asks whoever protects its results.
+"""Strategies: the questions that a flow asks about how its results are protected.
 
-The state of a flow (`coordinator/flow_state.py`) and the driver (`runtime/`) ask these questions and know no strategy
-by its name. They are asked at six moments:
+The state of a flow (`coordinator/flow_state.py`) and the driver (`runtime/`) ask these questions, and do not know any
+strategy by its name. They ask at six moments:
 
 | moment | question |
 |---|---|
@@ -12,8 +12,8 @@ by its name. They are asked at six moments:
 | something is lost | `on_loss`: is it computed again, or left out? |
 | input may be forgotten | `releasable` |
 
-`NoSync` is the answer to all of them that `Strategy` gives; the others (`guarantees/strategies.py`) differ from it in
-what makes them what they are. Strategies are plain values: frozen, without state, equal if they mean the same.
+The answers of `Strategy` are those of `NoSync`; each other strategy (`guarantees/strategies.py`) overrides only the
+answers in which it differs. Strategies are plain values: frozen, without state, equal if they mean the same.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from enum import Enum
 from typing import ClassVar
 
 PAUSE = 5.0
-"""Seconds between two rounds of copying: it takes what epochs leave of the machine, not half of it."""
+"""Seconds between two rounds of copying. The pause keeps copying from taking too much of the machine from epochs."""
 
 
 class Copies(Enum):
-    """What goes to the log's locations."""
+    """What is copied to the log's locations."""
 
     NOTHING = "nothing"
     INPUT = "lineage, and the input that only the log has"
@@ -35,8 +35,8 @@ class Copies(Enum):
 
 
 class Survives(Enum):
-    """What a flow takes from its working directory when the driver before it died. (After a driver that closed the
-    flow, everything is taken, whatever the strategy.)"""
+    """What a flow uses of its working directory after its last driver died. (If the last driver closed the flow,
+    everything is used, whatever the strategy.)"""
 
     EVERYTHING = "lineage and state"
     LINEAGE = "lineage"
@@ -44,7 +44,7 @@ class Survives(Enum):
 
 
 class OnLoss(Enum):
-    """What is done about epochs and state that no place holds."""
+    """What to do about epochs and state that no place holds."""
 
     REPLAY = "computed again"
     LEAVE_OUT = "left out"
@@ -52,8 +52,8 @@ class OnLoss(Enum):
 
 @dataclass(frozen=True)
 class AfterEpoch:
-    """What follows when an epoch is complete. ``copy``: rounds of copying are asked for; ``wait``: the step waits until
-    the epoch is safe, and only then sinks get output."""
+    """What to do when an epoch is complete. ``copy``: ask for rounds of copying; ``wait``: the step waits until the
+    epoch is safe, and only then sinks get output."""
 
     copy: bool
     wait: bool = False
@@ -61,7 +61,7 @@ class AfterEpoch:
 
 @dataclass(frozen=True)
 class Strategy:
-    """How the results of a flow are protected. Make one with ``hf.nosync()``, ``hf.synchronous_log()``,
+    """How the results of a flow are protected. Make a strategy with ``hf.nosync()``, ``hf.synchronous_log()``,
     ``hf.aligned_snapshot(…)``, ``hf.passive_standby(…)``, ``hf.upstream_backup(…)``, ``hf.active_standby()`` or
     ``hf.gap()``."""
 
@@ -73,7 +73,7 @@ class Strategy:
     @property
     def forwards(self) -> bool:
         """Whether output carries the lineage that is not durable yet (invariant 6, causal). If not, a commit carries
-        the record of its own epoch alone."""
+        only the record of its own epoch."""
         return True
 
     @property
@@ -83,55 +83,56 @@ class Strategy:
 
     @property
     def pause(self) -> float:
-        """Seconds between two rounds of copying, unless somebody waits for one."""
+        """Seconds between two rounds of copying, unless a caller waits for a round."""
         return 0.0 if self.waits else PAUSE
 
     @property
     def follows(self) -> bool:
-        """Whether a driver that stands by runs the leader's epochs."""
+        """Whether a standby driver runs the leader's epochs."""
         return False
 
     @property
     def rolls_back(self) -> bool:
-        """Whether output leaves whose lineage a driver that dies takes with it: then the epochs after a crash are
-        others than those that sinks have under the same numbers."""
+        """Whether output may leave before its lineage survives the driver: then, after a crash, epochs differ from
+        those that sinks have under the same numbers."""
         return self.survives is Survives.NOTHING and self.deliverable(1, 0) == 1
 
     @property
     def skips_begun(self) -> bool:
-        """Whether input of an epoch that did not complete is skipped rather than taken again (at most once)."""
+        """Whether the input of an epoch that did not complete is skipped, and not taken again (at most once)."""
         return False
 
     @property
     def durable(self) -> bool:
-        """Whether anything is ever copied."""
+        """Whether anything is copied."""
         return self.copies is not Copies.NOTHING
 
     def after_epoch(self, epoch: int) -> AfterEpoch:
-        """An epoch is complete."""
+        """What to do now that ``epoch`` is complete."""
         return AfterEpoch(copy=True)
 
     def copied_upto(self, last: int) -> int:
-        """A round of copying begins when epoch ``last`` is the last complete one: up to which epoch it copies, unless
-        somebody waits for a later one to be safe."""
+        """The epoch up to which a round of copying copies, if ``last`` is the last complete epoch. (A round copies
+        further if a caller waits for a later epoch to be safe.)"""
         return last
 
     def deliverable(self, last: int, safe: int) -> int:
-        """Up to this epoch output may leave, when ``last`` is complete and ``safe`` is the safe point."""
+        """The epoch up to which output may leave, if ``last`` is complete and ``safe`` is the safe point."""
         return last
 
     def surely_has(self, last: int) -> int:
-        """The epoch up to which a sink that cannot tell was certainly given everything, if the history of a driver that
-        died ends with ``last``. The epochs after it are given again."""
+        """The epoch up to which a sink that cannot tell what it has was certainly given everything, if the history of a
+        driver that died ends with ``last``. The epochs after it are given again."""
         return max(-1, last - 1)
 
     def releasable(self, cleared: int, state: int) -> int:
-        """Input up to this epoch may be forgotten. ``cleared``: up to here everything that this strategy copies is
-        safe; ``state``: as of this epoch the log's locations have all state, or know that there is none."""
+        """The epoch up to which input may be forgotten. ``cleared``: the epoch up to which everything that this
+        strategy copies is safe; ``state``: the epoch as of which the log's locations have all state, or note that there
+        is none."""
         return cleared
 
     def acknowledges(self, epoch: int) -> bool:
-        """Whether, after this epoch, it is looked whether any state is left (a level-1 acknowledgement)."""
+        """Whether to check, after this epoch, if any state is left (a level-1 acknowledgement)."""
         return False
 
     def __str__(self) -> str:

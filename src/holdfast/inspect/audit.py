@@ -1,9 +1,9 @@
-"""An audit: every byte of every place is compared with what its name says, and every place with the history.
+"""An audit of a log: the content of every file is compared with its name, and every place with the history.
 
-It looks at each place (`places.py`) by itself: whose log it is, each record of its lineage, each layer's checksum and
-rows, and how far its intact layers cover every live trace. What must a place hold? Everything up to its *front*: the
-newest epoch of which it has any lineage or layer. While the flow runs, layers come after their lineage, so then only a
-hole between layers counts as missing. Cost: one pass over all bytes.
+An audit checks each place (`places.py`) by itself: the flow it belongs to, each record of its lineage, each layer's
+checksum and rows, and up to which epoch its intact layers cover every live trace. A place must hold everything up to
+its *front*: the newest epoch of which it has any lineage or layer. While the flow runs, layers come after their
+lineage, so then only a hole between layers counts as missing. Cost: one pass over all bytes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from holdfast.trace.cover import cover, covered
 from holdfast.trace.name import ALL, LayerName
 
 _READERS = 4
-"""So many layers are read at once: a remote place is waited for, and a checksum leaves the interpreter free."""
+"""The number of layers that are read concurrently: remote reads wait, and checksums release the interpreter's lock."""
 
 _LOOKS = 4
 _PAUSE = 0.2
-"""A running flow changes a place while it is listed: what seems to be missing is looked for so often, so far apart."""
+"""The number of looks, and seconds between them: a running flow changes a place while it is listed."""
 
 _OWN = {
     "claims", "collections.json", "damaged", "delivered.json", "layers", "lineage", "lock", "roster", "sinks.json",
@@ -39,11 +39,11 @@ _OWN = {
 }  # fmt: skip
 
 Progress = Callable[[int, int], None]
-"""Told the bytes that were checked, and all that there are to check."""
+"""Called with the bytes that were checked so far, and the bytes of everything to check."""
 
 
 class Audit:
-    """One look at all places. Afterwards ``repair.py`` reads from it what is wrong."""
+    """One audit of all places. Afterwards ``repair.py`` reads the damage from it."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Audit:
         progress: Progress | None = None,
         intact: Iterable[tuple[Place, str, LayerName]] = (),
     ) -> None:
-        """``intact``: layers that were found so before, and are not read again."""
+        """``intact``: layers that an earlier audit found intact, and that are not read again."""
         self.places = list(places)
         self.is_running = is_running
         self.findings: list[Finding] = []
@@ -60,14 +60,14 @@ class Audit:
         self._before = {(place.uri, place.level, trace, name) for place, trace, name in intact}
         self.reachable: list[Place] = []
         self.headless: list[Place] = []
-        """Places that do not say whose log they are."""
+        """Places without a readable header, which do not say to which flow they belong."""
 
         self.undescribed: list[Place] = []
-        """Places whose collections.json is not the flow's."""
+        """Places whose collections.json is not that of the flow."""
 
         self.lineages: dict[Place, FoundLineage] = {}
         self.layers: dict[Place, dict[str, Sizes]] = {}
-        """All layers that were listed, without those that are damaged."""
+        """All listed layers, without damaged ones."""
 
         self.damaged: list[tuple[Place, str, LayerName]] = []
         self.unread: set[tuple[Place, str, LayerName]] = set()
@@ -75,7 +75,7 @@ class Audit:
         self.kept = declared(self._described())
         self.history = History()
         self.whole = True
-        """Whether the history is whole; if not, what follows the hole cannot be judged."""
+        """Whether the history is whole; if it has a hole, epochs after the hole cannot be judged."""
 
         self.traces: list[str] = []
         self._look()
@@ -91,7 +91,7 @@ class Audit:
         ]
 
     def true_layers(self, place: Place, trace: str) -> Sizes:
-        """The intact layers of the history."""
+        """The intact layers of a trace in a place that belong to the history."""
         layers = self.layers.get(place, {}).get(trace, {})
         return {name: size for name, size in layers.items() if is_true(name, self.history)}
 
@@ -124,7 +124,7 @@ class Audit:
         self._found(place, kind, message, path="holdfast.json")
 
     def _described(self) -> list[Place]:
-        """The places, with a finding for each whose collections.json is not what the flow keeps."""
+        """The places whose collections.json can be read; a finding for each other place, or if it is another flow's."""
         kept: dict[Place, dict[str, Any]] = {}
         for place in self.reachable:
             try:
@@ -153,14 +153,14 @@ class Audit:
                 return
 
     def _list_and_check(self) -> bool:
-        """List all places, and read what was not read yet; whether something went away meanwhile."""
+        """List all places, and read the layers that were not read yet. Returns whether a file disappeared meanwhile."""
         listed: dict[Place, dict[str, Sizes]] = {}
         for place in list(self.reachable):
             try:
                 listed[place] = {trace: place.layers(trace) for trace in place.traces()}
             except StoreError as error:
                 self._lost(place, error)
-        # The lineage is read after the layers were listed, so that a merge in between is of epochs that it knows.
+        # Lineage is read after layers are listed, so that it has all epochs of the listed layers.
         self.lineages = {}
         for place in list(self.reachable):
             try:
@@ -229,7 +229,7 @@ class Audit:
             self._judge_rest(place)
 
     def front(self, place: Place) -> int:
-        """The newest epoch of which the place has anything."""
+        """The newest epoch of which the place has any lineage or layer; -1 if it has none."""
         true = [name.last for trace in self.traces for name in self.true_layers(place, trace)]
         gone = [n.last for where, trace, n in self.damaged if where is place and trace in self.traces and self._true(n)]
         return max([self.lineages[place].newest(self.history), *true, *gone], default=-1)
@@ -248,7 +248,7 @@ class Audit:
         missing = [record.epoch for record in self.history if record.epoch <= front and record.digest not in held]
         for first, upto in _ranges(missing):
             if not found.damaged:
-                # Where a line is damaged, that says which epoch is missing.
+                # A finding for a damaged line already says which epoch is missing.
                 self._found(place, Kind.MISSING, f"the lineage of {_epochs(first, upto)}", first=first, last=upto)
         if front < last:
             message = f"it ends with epoch {front}, and the history with epoch {last}"
@@ -274,7 +274,7 @@ class Audit:
             for trace, layers in self.layers[place].items()
             for name in layers
             if not self._true(name)
-            # What lies beyond the end may be of an epoch that runs right now, or of the part that is lost.
+            # A layer after the end may be of an epoch that runs right now, or of a lost part of the history.
             and (name.last <= self.history.last or (self.whole and not self.is_running and place.level == LOCAL))
         ]
         if stale:
@@ -291,12 +291,12 @@ class Audit:
         self._judge_leftovers(place)
 
     def _judge_unknown(self, place: Place) -> None:
-        """Epochs that the place says there were, and of which no place has the lineage."""
+        """Find epochs that the place has records or layers of, and whose lineage no place has."""
         records = records_of(self.lineages.values())
         mine = {record.digest for record in self.lineages[place].records}
         lost = {record.epoch - 1 for record in orphans(records) if record.digest in mine}
         if place.level == REPLICA:
-            # Lineage comes here before layers do. (In a working directory layers come first.)
+            # In a location lineage is written before layers. (In a working directory layers are written first.)
             known = {record.digest for record in records}
             layers = [name for trace in self.traces for name in self.layers[place].get(trace, ())]
             lost |= {n.last for n in layers if n.last > self.history.last and n.digest not in known}
@@ -311,7 +311,7 @@ class Audit:
     def _judge_leftovers(self, place: Place) -> None:
         path = place.location.local()
         if path is None:
-            return  # an object store has none, and others do not list them
+            return  # an object store has no leftovers, and other filesystems do not list them
         root = place.layers_directory if isinstance(place, Working) else path / "layers"
         torn = [file for file in root.rglob(".*.tmp") if is_temporary(file.name)] if not self.is_running else []
         if torn:
@@ -361,7 +361,7 @@ class Audit:
 
 
 def _check_is_ours(place: Place) -> None:
-    """A location may have lost all it had; a directory of other things is a wrong address."""
+    """Raise `LogError` if a place holds other things and no log. (An empty place may have lost everything.)"""
     names = {entry.name for entry in place.location.list("")} | set(place.location.directories(""))
     foreign = sorted(name for name in names - _OWN if not name.startswith("."))
     if foreign and not names & _OWN:
@@ -370,7 +370,7 @@ def _check_is_ours(place: Place) -> None:
 
 
 def _hole(names: Sequence[LayerName], held: int, front: int) -> tuple[int, int]:
-    """The first epochs that no layer holds."""
+    """The first range of epochs that no layer holds."""
     try:
         cover(names, 0, ALL, front, trusting(front))
     except LogDamaged as error:

@@ -1,7 +1,7 @@
-"""The branches of a log, looked at, made and removed without Spark, while nobody runs the flow.
+"""The branches of a log, listed, made and removed without Spark, while no driver runs the flow.
 
-Whoever changes something takes the working directory's lock, as a driver does: `LogBusy` while the flow runs (then ask
-it: ``flow.branch``). State cannot be made again here: all of it must be readable as of the root.
+Making and removing a branch takes the working directory's lock, as a driver does, and raises `LogBusy` while the flow
+runs (then use ``flow.branch``). Lost state cannot be computed again here: all of it must be readable as of the root.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from holdfast.log.working_directory import LogDirectory
 
 
 def list_branches(named: Sequence[Named]) -> list[dict[str, Any]]:
-    """The branches of a log, by root, with the bytes that removing each would free in these places."""
+    """The branches of a log, in order of their roots, with the bytes that removing each would free in these places."""
     _, places = open_places(named)
     known = sorted(_known(places).values(), key=lambda each: (each.root, each.name))
     held: Mapping[Durable, Mapping[str, list[Reference]]] = {}
-    with suppress(HoldfastError):  # a log that is damaged still has its branches; their sizes are not known then
+    with suppress(HoldfastError):  # a damaged log still has its branches, but their sizes are not known
         held = relisted(lambda: _held_layers(places)) if known else {}
     return [
         {
@@ -67,7 +67,7 @@ def list_branches(named: Sequence[Named]) -> list[dict[str, Any]]:
 
 
 def _known(places: Sequence[Place]) -> dict[str, BranchRecord]:
-    """The branches that there are. A working directory counts unless another driver has claimed the log since."""
+    """The existing branches. A working directory is not trusted if another driver has claimed the log since."""
     claimed = _claimed(places)
     found: dict[str, BranchRecord] = {}
     for place in places:
@@ -101,10 +101,10 @@ def _own_bytes(place: Place, name: str) -> int:
 
 
 def _held_layers(places: Sequence[Place]) -> dict[Durable, dict[str, list[Reference]]]:
-    """Log location → what a branch, by name, alone keeps there: the log itself has no use for it any more."""
+    """Log location → branch → the layers that are kept there only for that branch."""
     replicas = [place for place in places if isinstance(place, Durable)]
     traces = live_traces(places, declared(places))
-    # The layers are listed before the lineage is read, so that a merge in between is of epochs that it knows.
+    # Layers are listed before lineage is read, so that the lineage has all epochs of the listed layers.
     listed = {place: {trace: place.layers(trace) for trace in traces} for place in replicas}
     history, lineage = read_history(places)
     holdings = {place: holding_of(layers, history, lineage[place]) for place, layers in listed.items()}
@@ -122,7 +122,8 @@ def _held_layers(places: Sequence[Place]) -> dict[Durable, dict[str, list[Refere
 
 
 def create_branch(named: Sequence[Named], name: str, at: int | None = None) -> BranchRecord:
-    """Make a branch as of an epoch, by default the last."""
+    """Make a branch as of an epoch, by default the last. Raises `LogBusy` while the flow runs, `EpochUnavailable` if
+    the state is not readable as of that epoch, and `LogError` if it is in no log location."""
     with _locked(named) as (flow, working, places):
         known = _known(places)
         if name in known:
@@ -144,13 +145,13 @@ def create_branch(named: Sequence[Named], name: str, at: int | None = None) -> B
         shared = set(live_traces([working], kept))
         _check_readable(working, shared, history, root)
         _check_safe(places, shared, history, root)
-        # A driver that closes a flow tells its sources that they may forget all that is safe.
+        # A driver that closes a flow tells its sources that they may forget all input of safe epochs.
         record = BranchRecord(
             name, flow, root, history[root].digest, time.time(), history.last, max(_claimed(places), history[-1].term)
         )
         for place in places:
             if isinstance(place, Durable):
-                branches.remove_from(place.location, name)  # what is left of one that had the name before
+                branches.remove_from(place.location, name)  # files of an earlier branch of that name
         making = BranchMaking(record, history, shared, kept)
         traces = branches.directory_of(working.directory, name) / "traces"
         durable = [place for place in places if isinstance(place, Durable)]
@@ -168,7 +169,7 @@ def create_branch(named: Sequence[Named], name: str, at: int | None = None) -> B
 
 
 def _check_readable(working: Working, shared: Collection[str], history: History, root: int) -> None:
-    """`EpochUnavailable` unless the working directory has all state as of the root."""
+    """Raise `EpochUnavailable` unless the working directory has all state as of the root."""
     digests = history.digests()
     needed = [working.layers(trace) for trace in shared]
     if all(is_readable(names, digests, root) for names in needed):
@@ -191,8 +192,8 @@ def _check_readable(working: Working, shared: Collection[str], history: History,
 
 
 def _check_safe(places: Sequence[Place], shared: Collection[str], history: History, root: int) -> None:
-    """`LogError` unless some location holds all that the branch refers to: else the branch would be lost together with
-    the working directory."""
+    """Raise `LogError` unless a location holds everything that the branch shares: otherwise the branch would be lost
+    with the working directory."""
     digests = history.digests()
     replicas = [place for place in places if isinstance(place, Durable)]
     if any(all(is_readable(place.layers(trace), digests, root) for trace in shared) for place in replicas):
@@ -206,7 +207,7 @@ def _check_safe(places: Sequence[Place], shared: Collection[str], history: Histo
 
 
 def remove_branch(named: Sequence[Named], name: str) -> None:
-    """Remove a branch with all that it alone has."""
+    """Remove a branch with all files that only it has."""
     with _locked(named) as (_, working, places):
         known = _known(places)
         if name not in known and name not in _damaged(places, known):
@@ -216,8 +217,8 @@ def remove_branch(named: Sequence[Named], name: str) -> None:
 
 
 def _remove(places: Sequence[Place], working: Working, name: str, each: AbstractContextManager[object]) -> None:
-    """Remove what all places have of a branch, what says that it is there first. ``each``: what each place is dealt
-    with in."""
+    """Remove the files of a branch from all places, first every ``branch.json``. ``each``: a context that is entered
+    for each place."""
     for place in places:
         with each:
             place.location.remove(branches.path_of(name))
@@ -231,7 +232,7 @@ def _remove(places: Sequence[Place], working: Working, name: str, each: Abstract
 
 @contextmanager
 def _locked(named: Sequence[Named]) -> Iterator[tuple[str, Working, list[Place]]]:
-    """The flow, the working directory and all places of a log, which nobody else drives meanwhile."""
+    """Hold the lock of a log's working directory. Yields the flow's name, the working directory, and all places."""
     flow, places = open_places(named)
     working = next((place for place in places if isinstance(place, Working)), None)
     if working is None:
@@ -251,7 +252,7 @@ def _locked(named: Sequence[Named]) -> Iterator[tuple[str, Working, list[Place]]
 
 
 def _check_all_given(places: Sequence[Place]) -> None:
-    """LogError if the log has locations that were not given: a branch is to be in all of them, or in none."""
+    """Raise `LogError` if the log has locations that were not given: a branch must be in all of them, or in none."""
     rosters = {
         place.replica.identity: roster
         for place in places

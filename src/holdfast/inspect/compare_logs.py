@@ -18,7 +18,7 @@ from holdfast.task.log_comparison import compare_logs
 from holdfast.task.view_log import ViewLog
 
 MAIN = "main"
-"""What the flow itself is called beside its branches."""
+"""The name of the flow itself beside its branches."""
 
 
 def compared(
@@ -29,8 +29,8 @@ def compared(
     names: tuple[str, str],
     by: str | Sequence[str] | None = None,
 ) -> Comparison:
-    """Where two logs differ, each as of the epoch that it comes with: what they had as of epoch ``at``. ``names``: what
-    they are called."""
+    """The difference of two logs, each read as of the epoch given with it: their contents as of epoch ``at``.
+    ``names``: the names of the two lines, for messages. Raises `DeclarationError` if their columns differ."""
     columns = [field.name for field in here[0].fields]
     kinds = [[(field.name, field.type) for field in log.fields] for log, _ in (here, there)]
     if kinds[0] != kinds[1]:
@@ -62,8 +62,8 @@ def compare_branches(
     by: Sequence[str] | None = None,
     since: int | None = None,
 ) -> Iterator[Comparison]:
-    """The same of two lines of a log, each ``main`` or the name of a branch; ``at``: by default the last epoch that
-    both have. With ``since``: one for each epoch after it."""
+    """The differences of a view between two lines of a log, each ``main`` or the name of a branch, as of epoch ``at``
+    (by default the last epoch that both have). With ``since``: a comparison for each epoch after it."""
     first, second = (LogReader(branch_of(log, name), (), [view]) for name in (here, there))
     with first, second:
         last = min(first.epoch, second.epoch) if at is None else at
@@ -95,7 +95,7 @@ def compare_branches(
 
 
 class _OfTheOther(Exception):
-    """Takes the error of one line through the reader of the other one, which would take it for its own."""
+    """Carries an error of one line through the reader of the other line, which would otherwise handle it as its own."""
 
     def __init__(self, error: HoldfastError) -> None:
         super().__init__(error)
@@ -103,7 +103,7 @@ class _OfTheOther(Exception):
 
 
 def branch_of(log: Named, name: str) -> Named:
-    """The log of a branch, or the one itself."""
+    """The log of a branch; for ``main`` the given log. Raises `UnknownName`."""
     location = open_location(log)
     if name == MAIN:
         return log

@@ -1,8 +1,8 @@
-"""A log, seen from outside: what a flow keeps and where it stands, without Spark and without stopping it.
+"""The description of a log, seen from outside: a flow's collections and status, without Spark and without stopping it.
 
-Only reads, and takes no lock. Layers never change, and a layer counts only if it carries the digest of an epoch that
-the lineage says is complete; so what is read here is always some complete epoch, also while the flow runs. Any place
-will do: the working directory, a log location, or several of them, which then make up for each other's damage.
+This module only reads, and takes no lock. Layers never change, and a layer counts only if it has the digest of an epoch
+that is complete by the lineage; so the result always describes a complete epoch, also while the flow runs. The working
+directory is enough, or a log location, or several of these, which then make up for each other's damage.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from holdfast.trace.name import ALL, LayerName
 
 
 def describe(log: Named | Sequence[Named], *, min_replicas: int = 1) -> dict[str, Any]:
-    """How the flow of a log stands, as plain values: flow, epoch, who runs it, its views and inputs, its levels of
-    persistence, and what is at risk. ``min_replicas`` locations make an epoch safe; without a log location among the
-    places, what is safe is not known, and None."""
+    """The status of a log's flow, as plain values: flow, epoch, the running driver, views and inputs, levels of
+    persistence, and what is at risk. An epoch is safe if ``min_replicas`` locations hold it; without a log location
+    among the places the safe epoch is not known, and None."""
     flow, places = open_places(_several(log))
     return describe_places(flow, places, min_replicas)
 
 
 def describe_places(flow: str, places: Sequence[Place], min_replicas: int) -> dict[str, Any]:
-    """The same of places that are known to be of one flow."""
+    """The status, from places that are known to be of one flow."""
     return relisted(lambda: _describe(flow, places, min_replicas))
 
 
 def _describe(flow: str, places: Sequence[Place], min_replicas: int) -> dict[str, Any]:
     kept = declared(places)
     traces = live_traces(places, kept)
-    # The layers are listed before the lineage is read, so that a merge in between is of epochs that it knows.
+    # Layers are listed before lineage is read, so that the lineage has all epochs of the listed layers.
     listed = {place: {trace: place.layers(trace) for trace in {*place.traces(), *traces}} for place in places}
     history, lineage = read_history(places)
     last = history.last
@@ -92,7 +92,7 @@ def _describe(flow: str, places: Sequence[Place], min_replicas: int) -> dict[str
 def _crash_now(
     places: Sequence[Place], holdings: dict[str, Holding], traces: Sequence[str], last: int
 ) -> list[dict[str, Any]]:
-    """What a loss would cost now, from the rates that the flow has left in its log; nothing if it has left none."""
+    """What each loss would cost now, from the rates that the flow keeps in its log; empty if there are none."""
     rates = Rates()
     for place in places:
         rates = rates.known(place.rates())
@@ -106,7 +106,7 @@ def _crash_now(
 
 
 def _claim(replicas: Sequence[Place]) -> dict[str, Any] | None:
-    """Who opened the log last, as the greatest claim says."""
+    """The driver that opened the log last, by the greatest claim; None if there is no claim."""
     claims = [(claim, place) for place in replicas for claim in place.replica.claims()]
     if not claims:
         return None
@@ -146,7 +146,8 @@ def _label(place: Place) -> str:
 
 
 def _at_risk(local: Place | None, holdings: dict[Place, Holding], safe: int, last: int) -> dict[str, Any]:
-    """What a loss of the working directory would have computed again: epochs, and the bytes of their layers."""
+    """What would be computed again after a loss of the working directory: the number of epochs, and the bytes of their
+    layers."""
     layers = holdings[local].layers.values() if local is not None else ()
     size = sum(size for sizes in layers for name, size in sizes.items() if name.last > safe)
     return {"epochs": last - safe, "bytes": size if local is not None else None}
@@ -157,7 +158,7 @@ def _several(log: Named | Sequence[Named]) -> list[Named]:
 
 
 def _earliest(names: Iterable[LayerName], last: int) -> int | None:
-    """The first epoch as of which a trace can be read; None if it cannot be read at all."""
+    """The first epoch as of which a trace with these layers can be read; None if it cannot be read."""
     try:
         pieces = cover(names, 0, ALL, last, trusting(last))
     except (EpochUnavailable, LogDamaged):

@@ -1,4 +1,4 @@
-"""A flow's dataflow, from its log alone: its structure as the log describes it, and sizes from the files."""
+"""A flow's dataflow, from its log alone: the structure from the log's description, and sizes from its files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from holdfast.runtime.statistics import held, operators_of
 
 
 def drawing_of(logs: Sequence[Named]) -> tuple[str, Drawing]:
-    """Whose log it is; what its flow keeps, and how that is computed. The flow may be running."""
+    """The name of the flow of a log, and the drawing of its dataflow. The flow may be running. Raises `LogError` if the
+    log does not describe its dataflow."""
     flow, places = open_places(logs)
     kept = declared(places)
     try:

@@ -1,9 +1,9 @@
-"""What an audit of a log finds, as values.
+"""The findings of an audit of a log, as values.
 
-* **damaged**: a file that is not what its name says; **missing**: epochs that the place must hold, and no intact file
-  of it does; **unreachable**: what could not be read at all. These are wrong;
-* **behind**: the place ends before the history does, as a slow or late copy does; **stale**: files of a history that
-  was abandoned, which nobody reads; **leftover**: what a crash left half-written, or was set aside before. These are
+* **damaged**: a file does not hold what its name says; **missing**: the place must hold some epochs, and none of its
+  intact files does; **unreachable**: the place could not be read at all. These are wrong;
+* **behind**: the place ends before the history, as a slow or late copy does; **stale**: files of an abandoned history,
+  which are never read; **leftover**: half-written files of a crash, or files that were set aside before. These are
   harmless.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """What a finding is."""
+    """The kind of a finding (see the top of this file)."""
 
     DAMAGED = "damaged"
     MISSING = "missing"
@@ -38,12 +38,12 @@ class Finding:
     kind: Kind
     message: str
     path: str = ""
-    """The file, inside the place."""
+    """The path of the file, relative to the place."""
 
     trace: str = ""
     first: int | None = None
     last: int | None = None
-    """The epochs that are missing or behind."""
+    """The first and the last epoch that is missing or behind."""
 
     repaired: bool = False
 
@@ -54,32 +54,32 @@ class Finding:
 
 @dataclass
 class Checked:
-    """What a place holds."""
+    """The contents of a place, as an audit found them."""
 
     place: str
     level: str
     layers: int = 0
     bytes: int = 0
     checked: int = 0
-    """Layers that were read and are what their names say."""
+    """The number of layers that were read and hold what their names say."""
 
     lineage: int = -1
-    """The last epoch up to which its lineage is whole."""
+    """The epoch up to which its lineage has no gap."""
 
     covered: dict[str, int] = field(default_factory=dict)
-    """Live trace → the last epoch up to which its intact layers cover it."""
+    """Live trace → the epoch up to which intact layers cover it."""
 
     damaged: list[str] = field(default_factory=list)
     missing: list[dict[str, Any]] = field(default_factory=list)
     """Trace (or ``lineage``) and epochs."""
 
     repaired: int = 0
-    """How many findings were repaired."""
+    """The number of findings that were repaired."""
 
 
 @dataclass
 class AuditReport:
-    """What `verify` found, and did."""
+    """The result of `verify`: what it found and repaired."""
 
     flow: str
     epoch: int
@@ -87,11 +87,11 @@ class AuditReport:
     places: list[Checked]
     findings: list[Finding]
     repair: bool = False
-    """Whether it was asked to repair."""
+    """Whether `verify` was called with ``repair``."""
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong, or all that was wrong is repaired."""
+        """Whether nothing is wrong, or everything that was wrong is repaired."""
         return not any(finding.wrong for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""What running a flow as it is declared would do to its log: what is added, rebuilt and dropped, and from what.
+"""The plan of a flow: what running it as it is declared would add, rebuild and drop in its log, and what it would read.
 
-Only looks (`inspect/unopened_flow.py`): the flow's present dataflow is compared with what the log says was kept. An
-operator's name is a hash of its meaning, so whatever has the same name is found again, and the rest is computed: from
-the nearest logs of views and inputs that are kept, else from the sources, all over again.
+Nothing is changed (`inspect/unopened_flow.py`): the flow's present dataflow is compared with the description in the
+log. An operator_id is a hash of the operator's meaning, so operators with the same id are kept. All others are
+computed, from the nearest logs of views and inputs that are kept, else from all input of the sources.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Action: TypeAlias = Literal["adds", "rebuilds", "drops", "keeps"]
 
 @dataclass(frozen=True)
 class PlannedChange:
-    """What becomes of one view, or of one input whose rows are kept."""
+    """What happens to one view, or to one source whose rows are kept."""
 
     name: str
     kind: Kind
     action: Action
 
     reads: tuple[str, ...] = ()
-    """What is read again for it: ``view 'v'`` (from its log), ``source 's'`` (from the beginning)."""
+    """The collections that are read again for it: ``view 'v'`` (from its log), ``source 's'`` (from the beginning)."""
 
     bytes: int = 0
-    """So many bytes of logs, and of sources that know it (files)."""
+    """The bytes of these logs, and of those of the sources that know their size (files)."""
 
     is_all: bool = True
-    """Whether that is all; if not, a source does not know what reading it again costs."""
+    """Whether `bytes` is everything; False if a source does not know how many bytes it has."""
 
     def __str__(self) -> str:
         what = self.name if self.kind == "view" else f"{self.kind} {self.name}"
@@ -53,11 +53,11 @@ class FlowPlan:
 
     flow: str
     epoch: int
-    """The last epoch of the log; -1: there is none yet."""
+    """The last epoch of the log; -1: no epoch is complete yet."""
 
     changes: tuple[PlannedChange, ...] = ()
     running: RunningDriver | None = None
-    """Who runs the flow right now, as far as its working directory says."""
+    """The driver that runs the flow right now, by the lock of its working directory; None if none does."""
 
     @property
     def adds(self) -> list[str]:
@@ -77,7 +77,7 @@ class FlowPlan:
 
     @property
     def empty(self) -> bool:
-        """Whether the log is as the flow is declared."""
+        """Whether nothing changes: the log keeps exactly what is declared."""
         return not (self.adds or self.rebuilds or self.drops)
 
     def _of(self, action: Action) -> list[str]:
@@ -104,7 +104,7 @@ class FlowPlan:
 
 
 def foresee(state: CompiledFlow, log: UnopenedLog) -> FlowPlan:
-    """Compare what is declared with what the log keeps."""
+    """Compare the declared flow with what its log keeps."""
     history = log.history()
     kept: Mapping[str, Any] = log.kept.get("collections", {})
     known = set(log.kept.get("operators", {})) if history else set()
@@ -138,8 +138,8 @@ def _kind(is_replayable: bool) -> Kind:
 def _read_again(
     state: CompiledFlow, log: UnopenedLog, history: History, operator_id: str, known: set[str]
 ) -> dict[str, int | None]:
-    """What is read to compute an operator that is not kept, with its bytes, if they are known: what the recovery that
-    fills it would read (`CompiledFlow.reading`)."""
+    """Collection → bytes (None: not known), for the collections that are read to compute an operator that is not kept:
+    those that recovery would read to fill it (`CompiledFlow.reading`)."""
     names = {operator: name for name, operator in state.flow.views.items()}
     fresh = ({operator_id} | state.flow.ancestors({operator_id})) & state.flow.operators.keys() - known
     logs = {one for one in state.flow.views.values() if one in known}
@@ -155,7 +155,7 @@ def _read_again(
         source = state.declared.sources[one]
         former = log.kept.get("collections", {}).get(one, {}).get("fingerprint")
         if former and (source.keeps_rows or not source.replayable):
-            # Its schema changed: its rows come from the log that it had.
+            # The source's schema changed: its rows are read from the log that it had before.
             reads[f"{_kind(source.replayable)} '{one}'"] = log.sizes(f"{former}.rows")
         else:
             reads[f"source '{one}'"] = _taken(state, history, one)
@@ -163,7 +163,7 @@ def _read_again(
 
 
 def _taken(state: CompiledFlow, history: History, name: str) -> int | None:
-    """The bytes of all that epochs took of a source; None if it does not know."""
+    """The bytes of all input that epochs took from a source; None if the source does not know."""
     base = history.base
     offers = [] if base is None else [offer for _, offer in base.taken.get(name, ())]
     offers += [lineage.offers[name] for lineage in history if name in lineage.offers]

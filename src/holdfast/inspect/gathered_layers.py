@@ -1,4 +1,4 @@
-"""Layers of a trace brought together from the places of a log, each from whichever place has it intact."""
+"""Layers of a trace, gathered from the places of a log, each from a place that has it intact."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from holdfast.trace.name import ALL, LayerName
 
 @dataclass
 class _Fetched:
-    """A directory with layers of a trace, and how many readers use it."""
+    """A directory with gathered layers of a trace, and the number of readers that use it."""
 
     epoch: int
     path: Path
     around: tempfile.TemporaryDirectory[str]
-    """What it is in; it goes with the process at the latest."""
+    """The temporary directory that contains it, which is removed at the end of the process at the latest."""
 
     users: int = 0
     wanted: bool = True
-    """Whether it is kept for the next reader."""
+    """Whether the directory is kept for the next reader."""
 
 
 class GatheredLayers:
-    """Layers that were brought together, for each trace as of the epoch that was asked for last. All methods may be
-    called from any thread; a directory is there for as long as anybody reads in it."""
+    """Gathered layers, for each trace as of the epoch that was asked for last. All methods may be called from any
+    thread; a directory stays as long as any reader uses it."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self._places = places
@@ -46,7 +46,7 @@ class GatheredLayers:
 
     @contextmanager
     def using(self, trace: str, epoch: int, chain: Chain) -> Iterator[Path]:
-        """A directory with intact layers that cover the trace as of ``epoch``. Raises as `gather` does."""
+        """Yield a directory with intact layers that cover the trace as of ``epoch``. Raises as `gather` does."""
         with self._lock:
             found = self._latest.get(trace)
             if found is None or found.epoch != epoch:
@@ -76,7 +76,7 @@ class GatheredLayers:
         return _Fetched(epoch, target, around)
 
     def close(self) -> None:
-        """Remove what nobody reads; the rest goes with its last reader."""
+        """Remove the directories that have no reader; the others are removed with their last reader."""
         with self._lock:
             self._closed = True
             for found in self._latest.values():
@@ -85,7 +85,7 @@ class GatheredLayers:
 
 
 def _unwanted(fetched: _Fetched) -> None:
-    """Remove a directory, once nobody uses it."""
+    """Remove a directory now, or when its last reader is done."""
     fetched.wanted = False
     if fetched.users == 0:
         retain(fetched.path, ())
@@ -93,7 +93,8 @@ def _unwanted(fetched: _Fetched) -> None:
 
 
 def gather(places: Sequence[Place], trace: str, at: int, chain: Chain, directory: Path) -> None:
-    """Bring intact layers that cover the trace as of ``at`` into one directory. A damaged one is done without."""
+    """Gather intact layers that cover the trace as of ``at`` in one directory. Damaged layers are left out. Raises
+    `LogDamaged`, `LogUnreadable` or `EpochUnavailable` if the others do not cover it."""
     useless: set[LayerName] = set()
     damage: LogDamaged | LogUnreadable | None = None
     locations = [place.location for place in places]
@@ -124,7 +125,7 @@ def _bring(
     where: tuple[int, ...],
     directory: Path,
 ) -> Exception | None:
-    """Bring one layer; why it could not be brought."""
+    """Fetch or link one layer into the directory. Returns the error if no place has it intact; else None."""
     problem: Exception | None = None
     for number in where:
         place = places[number]

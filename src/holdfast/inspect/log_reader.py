@@ -1,15 +1,16 @@
-"""What ``hf.open_log`` gives: the views of a log at one epoch, without Spark, while a flow may be running it.
+"""The reader that ``hf.open_log`` returns: the views of a log at one epoch, without Spark, while a flow may run it.
 
-A reader takes no lock and writes nothing. It reads the lineage first: epochs that are in it are complete, and layers
-count only with a digest that it has. So all that is read of a `LogReader` is as of one epoch, until `refresh` goes to
-the last one.
+A reader takes no lock and writes nothing. It reads the lineage first: epochs in the lineage are complete, and a layer
+counts only if its digest is in the lineage. So everything that a `LogReader` returns is as of one epoch, until
+`refresh` goes to the last epoch.
 
-Merges go on meanwhile. A layer that is gone was merged into another, which may reach beyond the reader's epoch; then
-the reader reads the lineage again, to know the digest of that one, and stays at its epoch. Files that are mapped can
-be read after they were removed. Only where compaction has passed the epoch (``retain``) is it gone: `EpochUnavailable`.
+Layers are merged meanwhile. A layer that has disappeared was merged into another layer, which may reach beyond the
+reader's epoch; then the reader reads the lineage again, to learn the digest of that layer, and stays at its epoch.
+Mapped files can still be read after they were removed. Only if compaction has passed the epoch (``retain``) it cannot
+be read any more: `EpochUnavailable`.
 
-Layers are mapped where they are if this is the working directory. From log locations they are fetched, as far as a view
-needs them, into a directory that `close` removes.
+Layers in the working directory are mapped in place. From log locations the layers that a view needs are fetched into a
+directory, which `close` removes.
 
 The file is long because it is the public surface of a reader in one class.
 """
@@ -55,40 +56,41 @@ if TYPE_CHECKING:
     import pandas
 
 _ATTEMPTS = 4
-"""So often is the log looked at again, when layers are not where they were."""
+"""How often a read looks at the log again when layers have disappeared."""
 
 _IDLE = 30.0
-"""Seconds after which files are let go that nobody asked for."""
+"""Seconds after which files that were not used are closed."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class _Look:
-    """What a look at the log told."""
+    """The result of a look at the log."""
 
     epoch: int
     history: History
     chain: Chain
     kept: Mapping[str, Any]
-    """What the flow keeps, by name."""
+    """The descriptions of the flow's collections, by name."""
 
     before: Mapping[str, ViewVersion] | None
-    """What views were at first, where the history does not say so."""
+    """The first versions of views, if the history does not name them."""
 
     present: int
-    """The last epoch at that time. As of it views are what ``kept`` says, also if they were edited, and no epoch has
-    made that edit yet."""
+    """The last epoch at that time. As of it views have the versions in ``kept``, also if an edit was declared that no
+    epoch has made yet."""
 
     logs: dict[tuple[str, str], ViewLog] = field(default_factory=dict)
-    """(View, trace) → the logs that were found in the working directory."""
+    """(View, trace) → log, for the logs that were found in the working directory."""
 
 
 class LogReader:
-    """The views of a log, all as of one epoch. All methods may be called from any thread; none waits for the flow."""
+    """The views of a log, all as of one epoch. All methods may be called from any thread; no method waits for the
+    flow."""
 
     def __init__(self, log: Named, others: Sequence[Named] = (), only: Sequence[str] | None = None) -> None:
-        """``only``: of log locations alone, the views whose layers must be there (by default all)."""
+        """``only``: the views whose layers must be there, if there are only log locations (by default all views)."""
         self._named = (log, others, only)
         self._flow, self._places = open_places([log, *others])
         self._only = only
@@ -109,7 +111,7 @@ class LogReader:
 
     @property
     def epoch(self) -> int:
-        """The epoch as of which everything is read; -1 if none is complete yet."""
+        """The epoch as of which everything is read; -1 if no epoch is complete yet."""
         return self._look.epoch
 
     @property
@@ -123,8 +125,8 @@ class LogReader:
         return key_columns(_fields(entry), entry["key"])
 
     def refresh(self) -> int:
-        """Go to the last complete epoch; which it is. Where log locations alone are given, to the last that they hold
-        completely."""
+        """Go to the last complete epoch, and return it. If only log locations were given, go to the last epoch that
+        they hold completely."""
         with self._lock:
             self._check_open()
             self._look = self._seen(self._look)
@@ -132,9 +134,9 @@ class LogReader:
             return self._look.epoch
 
     def _seen(self, before: _Look | None, at: int | None = None) -> _Look:
-        """Look at the log; as of its last epoch, or as of ``at``."""
+        """Look at the log, as of its last epoch or as of ``at``."""
         history, _ = self._growing.read()
-        # It may go on from what another look found, which was another history than that of this one.
+        # The look before can be extended only if it has the same history.
         goes_on = before is not None and before.history is history
         if before is not None and goes_on and history.last == before.present and at is None:
             return before if before.epoch == history.last else replace(before, epoch=history.last)
@@ -144,7 +146,7 @@ class LogReader:
         else:
             chain = chain_of(history)
         if before is not None and chain.digest(before.epoch) != before.chain.digest(before.epoch):
-            self._covers.forget()  # another history: epochs were lost, and others took their numbers
+            self._covers.forget()  # another history: epochs were lost, and other epochs have their numbers
         found = declared(self._places)
         kept = found.get("collections", {})
         says = any(lineage.views is not None for lineage in history)
@@ -157,7 +159,7 @@ class LogReader:
         last = look.history.last
         if last < 0 or any(isinstance(place, Working) and place.traces() for place in self._places):
             return last
-        # Lineage goes to the locations before layers do: its end may be ahead of what can be read.
+        # Lineage is copied to the locations before layers: it may end after the last epoch that can be read.
         wanted = [name for name in self._only or look.kept if name in look.kept]
         held = {name: self._held(look, _trace(look.kept[name])) for name in wanted}
         for name, epoch in held.items():
@@ -166,7 +168,7 @@ class LogReader:
         return min(held.values(), default=last)
 
     def _held(self, look: _Look, trace: str) -> int:
-        """The last epoch up to which the locations have the layers of a trace; -1 if there is none."""
+        """The last epoch up to which the locations have all layers of a trace; -1 if there is none."""
         names = [n for place in self._places for n in place.layers(trace) if is_true(n, look.history)]
         return covered(names, 0, ALL, trusting(look.history.last))
 
@@ -183,7 +185,7 @@ class LogReader:
     # -- rows -----------------------------------------------------------------------------------------------------
 
     def lookup(self, view: str, keys: Any = None, /, *, at: int | None = None, scan: bool = False, **key: Any) -> Found:
-        """The rows of a key, or of many, as `Flow.lookup`. A source that the log keeps will do as well."""
+        """The rows of a key, or of many keys, as `Flow.lookup`; also of a source whose rows the log keeps."""
         at = _checked(view, at)
         arguments.flag(f"view '{view}', lookup", "scan", scan)
         entry = self._entry(self._look, view)
@@ -211,16 +213,16 @@ class LogReader:
         return self._read(view, at, read, recorded)
 
     def pandas(self, view: str, at: int | None = None) -> pandas.DataFrame:
-        """The same as a pandas DataFrame."""
+        """The rows that `arrow` returns, as a pandas DataFrame."""
         return self.arrow(view, at).to_pandas()
 
     def polars(self, view: str, at: int | None = None) -> Any:
-        """The same as a Polars DataFrame; needs the package ``polars``."""
+        """The rows that `arrow` returns, as a Polars DataFrame; needs the package ``polars``."""
         return _package("polars", "polars()").from_arrow(self.arrow(view, at))
 
     def duckdb(self, *views: str, at: int | None = None) -> Any:
-        """A DuckDB connection of its own, with these views (by default all) as tables, as of one epoch; needs the
-        package ``duckdb``. ``reader.duckdb().sql("SELECT …")``."""
+        """A new DuckDB connection with these views (by default all) as tables, as of one epoch; needs the package
+        ``duckdb``. ``reader.duckdb().sql("SELECT …")``."""
         connection = _package("duckdb", "duckdb()").connect()
         epoch = self.epoch if at is None else at
         for view in views or self.views:
@@ -228,14 +230,14 @@ class LogReader:
         return connection
 
     def changes(self, view: str, since: int = -1) -> pa.Table:
-        """What changed after epoch ``since``, up to `epoch`: the view's columns with ``_epoch`` and ``_diff``, as
-        `Flow.changes`."""
+        """The changes of a view after epoch ``since``, up to `epoch`: the view's columns with ``_epoch`` and ``_diff``,
+        as `Flow.changes`."""
         since = arguments.whole(f"view '{_checked_name(view)}'", "since", since)
         return self._changes(view, since, self.epoch)
 
     def subscribe(self, view: str, since: int | None = None, *, timeout: float | None = None) -> Subscription:
-        """The changes of a view as epochs complete, as `Flow.subscribe`. The log is looked at again and again, less
-        often while nothing comes (from 5 ms to half a second). This reader stays at its epoch."""
+        """The changes of a view as epochs complete, as `Flow.subscribe`. The log is polled, every 5 ms at first and up
+        to every half second while no epoch comes. This reader stays at its epoch."""
         subject = f"view '{_checked_name(view)}', subscribe"
         if since is not None:
             since = arguments.whole(subject, "since", since, -1)
@@ -269,7 +271,7 @@ class LogReader:
         return Subscription(view, start, pull, lambda: self._closed, pause, followed.close, timeout)
 
     def _changes(self, view: str, since: int, upto: int) -> pa.Table:
-        """What changed with since < epoch ≤ upto."""
+        """The changes of a view with since < epoch ≤ upto."""
         return self._read(view, upto, partial(self._changes_of, view, since), recorded=True)
 
     def _changes_of(self, view: str, since: int, kept: ViewLog, upto: int) -> pa.Table:
@@ -301,12 +303,12 @@ class LogReader:
         return entry
 
     def with_log(self, view: str, at: int | None, read: Callable[[ViewLog, int], T]) -> T:
-        """What ``read`` gives of the log of a view, and the epoch as of which it is to be read."""
+        """Return ``read(log, epoch)`` for the log of a view and the epoch as of which to read it."""
         return self._read(view, _checked(view, at), read)
 
     def _read(self, view: str, at: int | None, read: Callable[[ViewLog, int], T], recorded: bool = False) -> T:
-        """What ``read`` gives of the log of a view. Where layers are not what they were, the log is looked at again,
-        and then all places are asked for what is missing. ``recorded``: as in `ViewVersions.former`."""
+        """Return ``read(log, epoch)`` for the log of a view. If layers have disappeared or are damaged, the log is
+        looked at again, and then layers are gathered from all places. ``recorded``: as in `ViewVersions.former`."""
         self._check_open()
         look = self._look
         epoch = self._epoch(look, view, at)
@@ -323,7 +325,7 @@ class LogReader:
             except (LogDamaged, LogUnreadable, EpochUnavailable) as error:
                 if not isinstance(error, LogDamaged | EpochUnavailable) or str(error) == str(problem):
                     problem = error
-                    break  # it says the same again
+                    break  # the same error again
                 problem = error
             look = self._again(look)
         if problem is not None and len(self._places) == 1:
@@ -333,8 +335,8 @@ class LogReader:
     def _as_it_was(
         self, look: _Look, view: str, epoch: int, recorded: bool
     ) -> tuple[Mapping[str, Any], int, int | None]:
-        """How a view is kept, or was as of an epoch before it was edited; the epoch as of which that is to be read; and
-        the epoch at which it was edited after that."""
+        """The description of a view, as it was at ``epoch`` if it was edited after that; the epoch as of which to read
+        its log; and the epoch of that edit, or None."""
         entry = self._entry(look, view)
         if (epoch >= look.present and not recorded) or entry["kind"] != "view":
             return entry, epoch, None
@@ -353,7 +355,8 @@ class LogReader:
         read: Callable[[ViewLog, int], T],
         gone: EpochUnavailable,
     ) -> T:
-        """The same of the log that it had before it was edited: ``gone`` if its rows of then are in no place."""
+        """Return ``read(log, epoch)`` for the log that a view had before it was edited. Raises ``gone`` if no place has
+        that log's rows as of the epoch."""
         with suppress(LogDamaged, LogUnreadable, EpochUnavailable):
             if (kept := self._log(look, view, entry)) is not None:
                 return read(kept, epoch)
@@ -363,7 +366,7 @@ class LogReader:
             raise gone from error
 
     def _again(self, before: _Look) -> _Look:
-        """Look at the log again, and stay at the epoch."""
+        """Look at the log again, and stay at the epoch. Raises if the log does not have that epoch any more."""
         with self._lock:
             look = self._seen(before, before.epoch)
             now = look.chain.digest(before.epoch)
@@ -378,14 +381,14 @@ class LogReader:
                     f"log {self._places[0].uri}: epoch {before.epoch} {why}; refresh() goes to the last epoch",
                     epoch=before.epoch,
                 )
-            # What is kept by now may be another edition of the views.
+            # The current description may be of edited views: keep the description that belongs to this epoch.
             look = replace(look, kept=before.kept, before=before.before, present=before.present)
             if self._look.epoch == before.epoch:
                 self._look = look
             return look
 
     def _epoch(self, look: _Look, view: str, at: int | None) -> int:
-        """The epoch as of which a view is to be read."""
+        """The epoch as of which to read a view. Raises `EpochUnavailable` if there is no such epoch."""
         self._entry(look, view)
         epoch = look.epoch if at is None else at
         last = look.history.last
@@ -406,7 +409,7 @@ class LogReader:
         return epoch
 
     def _log(self, look: _Look, view: str, entry: Mapping[str, Any]) -> ViewLog | None:
-        """The log of a view in a working directory; None if it is in none."""
+        """The log of a view in a working directory; None if no working directory has it."""
         trace = _trace(entry)
         if (known := look.logs.get((view, trace))) is not None:
             return known
@@ -430,7 +433,7 @@ class LogReader:
     def _read_gathered(
         self, look: _Look, view: str, entry: Mapping[str, Any], epoch: int, read: Callable[[ViewLog, int], T]
     ) -> T:
-        """What ``read`` gives of the log of a view in layers that are fetched from all places."""
+        """Return ``read(log, epoch)`` for the log of a view, in layers that are gathered from all places."""
         self._check_open()
         with self._gathered.using(_trace(entry), epoch, look.chain) as directory:
             return read(self._described(view, entry, directory, look.chain), epoch)
@@ -442,7 +445,7 @@ class LogReader:
             raise HoldfastError(f"log {self._places[0].uri}: this reader is closed; hf.open_log opens another")
 
     def close(self) -> None:
-        """Let go of all files. Twice does no harm."""
+        """Close all files. A second call does no harm."""
         with self._lock:
             self._closed = True
             self._covers.forget()
@@ -478,7 +481,7 @@ def _trace(entry: Mapping[str, Any]) -> str:
 
 
 def _present(rows: pa.Table, entry: Mapping[str, Any]) -> pa.Table:
-    """A source whose rows are ordered versions also keeps keys that are gone: without those."""
+    """The rows without deleted keys, which the log of a source with an order column also keeps."""
     if entry.get("kind") == "source" and "_deleted" in rows.column_names:
         return rows.filter(pc.invert(rows.column("_deleted"))).drop_columns(["_deleted"])
     return rows

@@ -12,12 +12,12 @@ from holdfast.inspect.places import Named
 
 
 def open_log(log: Named, *, others: Sequence[Named] = ()) -> LogReader:
-    """The views of a log at its last complete epoch, without Spark: ``reader.lookup("spend", user="ada")``,
+    """Open the views of a log at its last complete epoch, without Spark: ``reader.lookup("spend", user="ada")``,
     ``reader.arrow("spend")``, ``reader.refresh()``. Takes no lock and changes nothing; the flow may be running, in this
     process or another.
 
-    ``log`` is the flow's working directory or a log location (``s3://…``), which may be behind, and from which layers
-    are fetched first; ``others`` are log locations for layers that it lacks."""
+    ``log`` is the flow's working directory, or a log location (``s3://…``), which may be behind the flow, and from
+    which layers are fetched; ``others`` are log locations for layers that ``log`` lacks."""
     _check_named("open_log", log, others)
     return LogReader(log, others)
 
@@ -26,9 +26,10 @@ def read(log: Named, view: str, at: int | None = None, *, others: Sequence[Named
     """The rows of a view (or of an input that the log keeps) as an Arrow table: now, or as of epoch ``at``. Needs no
     Spark, takes no lock, and changes nothing; the flow may be running.
 
-    ``log`` is the flow's working directory or a log location (``s3://…``), which may be behind; ``others`` are log
-    locations for layers that it lacks. ``table.to_pandas()``, ``polars.from_arrow(table)`` and DuckDB's ``SELECT … FROM
-    table`` take it from there. `open_log` keeps the log open for more than one read."""
+    ``log`` is the flow's working directory, or a log location (``s3://…``), which may be behind the flow; ``others``
+    are log locations for layers that ``log`` lacks. Use the table with ``table.to_pandas()``,
+    ``polars.from_arrow(table)`` or DuckDB's ``SELECT … FROM table``. `open_log` keeps the log open for more than one
+    read."""
     arguments.text("read", "view", view, "its name")
     _check_named("read", log, others)
     if at is not None:

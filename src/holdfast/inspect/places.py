@@ -1,11 +1,11 @@
 """The places of a log, seen from outside, without Spark: working directories and log locations.
 
 A *place* is one complete set of layers and lineage. A working directory holds Arrow layers and the stash, a log
-location durable layers and segments. One directory may be both, and is then two places, each looked at by itself.
-Nothing here takes a lock or changes anything.
+location durable layers and segments. One directory may be both; then it is two places, each looked at by itself.
+Nothing in this module takes a lock or changes anything.
 
-A flow may be running meanwhile: layers and segments are merged, and what a listing named may be gone. Then the place is
-listed again; a file that was merged away is not missing.
+A flow may be running meanwhile: layers and segments are merged, and a listed file may be gone when it is read. Then the
+place is listed again; a file that was merged away is not missing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from holdfast.trace.layer import verify_layer
 from holdfast.trace.name import LayerName
 
 Named: TypeAlias = str | os.PathLike[str] | Location
-"""How a place is given: a path, a URI, or a location."""
+"""The name of a place: a path, a URI, or a location."""
 
 Sizes: TypeAlias = dict[LayerName, int]
 
@@ -63,26 +63,27 @@ class Place(ABC):
         return self.location.uri
 
     def flow(self) -> str | None:
-        """Whose log it is; None if there is none. LogDamaged if it does not say, LogFormat if this version cannot
-        read it."""
+        """The name of the flow whose log this is; None if there is no log. Raises `LogDamaged` if the header is
+        damaged, `LogFormat` if this version cannot read the log."""
         return self.replica.flow()
 
     def collections(self) -> dict[str, Any]:
-        """What the flow keeps, as this place says; LogDamaged if that cannot be."""
+        """The description of the flow's collections, from this place. Raises `LogDamaged` if it is not valid."""
         kept = self.replica.read_collections()
         if not _is_description(kept):
             raise LogDamaged(f"log {self.uri}: collections.json does not describe what a flow keeps", path=self.uri)
         return kept
 
     def rates(self) -> Rates:
-        """How fast the flow was, as this place says; nothing if it does not, or cannot be read."""
+        """The measured rates of the flow, from this place; empty if there are none, or they cannot be read."""
         try:
             return Rates.from_json(self.replica.read_rates())
         except (LogDamaged, ValueError, TypeError):
             return Rates()
 
     def circumstances(self) -> Circumstances | None:
-        """What decides how much a loss takes along, as this place says; None if it does not, or cannot be read."""
+        """The facts that decide how much is lost with a host or member, from this place; None if there are none, or
+        they cannot be read."""
         try:
             return Circumstances.from_json(self.replica.read_rates()["known"])
         except (LogDamaged, KeyError, ValueError, TypeError, AttributeError):
@@ -90,7 +91,7 @@ class Place(ABC):
 
     @abstractmethod
     def lineage(self, known: Collection[str] = ()) -> FoundLineage:
-        """The records that are here. Where ``known`` has the digest that names a file, the file may be passed over."""
+        """The records in this place. A file whose name ends with a digest in ``known`` may be left unread."""
 
     @abstractmethod
     def traces(self) -> list[str]: ...
@@ -101,11 +102,12 @@ class Place(ABC):
 
     @abstractmethod
     def check(self, trace: str, name: LayerName) -> None:
-        """Read a layer. LogDamaged if it is not what its name says, FileNotFoundError if it is gone."""
+        """Read and check a layer. Raises `LogDamaged` if it does not hold what its name says, FileNotFoundError if it
+        is gone."""
 
     @abstractmethod
     def path(self, trace: str, name: LayerName) -> str:
-        """Where a layer is, inside the place."""
+        """The path of a layer, relative to the place."""
 
 
 class Working(Place):
@@ -120,11 +122,11 @@ class Working(Place):
 
     @property
     def layers_directory(self) -> Path:
-        """The directory of the traces. It has another name after another driver has taken over."""
+        """The directory of the traces. Its name changes when another driver takes over."""
         return traces_of_log(self.directory)
 
     def holder(self) -> dict[str, Any] | None:
-        """Who runs the flow right now; None if nobody does."""
+        """The process that runs the flow right now; None if none does."""
         return LogDirectory(self.directory, "", None).holder()
 
     def lineage(self, known: Collection[str] = ()) -> FoundLineage:
@@ -170,7 +172,7 @@ _KEYS = {"operators", "collections", "dataflow", "before", "former", "session", 
 
 
 def _is_description(kept: dict[str, Any]) -> bool:
-    # It has no checksum: that everything refers to something is what can be asked of it.
+    # It has no checksum, so only its structure can be checked: every collection must refer to an operator.
     operators, collections = kept.get("operators", {}), kept.get("collections", {})
     if not isinstance(operators, dict) or not isinstance(collections, dict):
         return False
@@ -184,8 +186,8 @@ def _is_description(kept: dict[str, Any]) -> bool:
 
 
 def find_places(named: Sequence[Named]) -> list[Place]:
-    """The places at these addresses, whether they hold a log or not. An address that says nothing of itself is taken
-    for a log location: a working directory can be made from those."""
+    """The places at these addresses, whether they hold a log or not. An address that is neither a working directory nor
+    a log location is taken for an empty log location."""
     found: dict[tuple[str, str], Place] = {}
     for each in named:
         location = open_location(each)
@@ -201,7 +203,8 @@ def find_places(named: Sequence[Named]) -> list[Place]:
 
 
 def branch_location(location: Location) -> Location:
-    """The location as that of a branch, if it is the directory of one: with the layers that it shares."""
+    """The location; if it is the directory of a branch, as a `BranchLocation` with the layers that the branch
+    shares."""
     path = location.local()
     if path is None or path.parent.name != DIRECTORY or not (path / FILE).exists():
         return location
@@ -218,11 +221,12 @@ def _is_replica(location: Location) -> bool:
 
 
 def open_places(named: Sequence[Named]) -> tuple[str, list[Place]]:
-    """The flow, and the places of its log at these addresses. LogError if one is no log, or another flow's."""
+    """The name of the flow, and the places of its log at these addresses. Raises `LogError` if one of them is not a
+    log, or is of another flow."""
     for each in named:
         path = open_location(each).local()
         if path is not None:
-            LogDirectory.open(path)  # says best what is wrong
+            LogDirectory.open(path)  # raises the clearest error if something is wrong
     places = find_places(named)
     flows = {place.uri: place.flow() for place in places}
     for uri, flow in flows.items():
@@ -233,7 +237,7 @@ def open_places(named: Sequence[Named]) -> tuple[str, list[Place]]:
 
 
 def check_one_flow(flows: dict[str, str | None]) -> None:
-    """LogForeign unless all places (address → flow, as far as it is known) are of one flow."""
+    """Raise `LogForeign` unless all places (address → flow, None if it is not known) are of one flow."""
     known = [(uri, flow) for uri, flow in flows.items() if flow is not None]
     for uri, flow in known:
         if flow != known[0][1]:
@@ -247,7 +251,7 @@ def check_one_flow(flows: dict[str, str | None]) -> None:
 
 
 def running(places: Sequence[Place]) -> dict[str, Any] | None:
-    """Who runs the flow, as far as the working directories among the places say."""
+    """The process that runs the flow, by the locks of the working directories among the places; None if none does."""
     for place in places:
         if isinstance(place, Working) and (holder := place.holder()) is not None:
             return holder
@@ -255,8 +259,9 @@ def running(places: Sequence[Place]) -> dict[str, Any] | None:
 
 
 def declared(places: Sequence[Place]) -> dict[str, Any]:
-    """What the flow keeps (``collections``, ``operators``), as the place says that knows best: a working directory,
-    else the location with the latest claim. A place where it does not read is passed over if another has it."""
+    """The description of what the flow keeps (``collections``, ``operators``), from the most current place: a working
+    directory, else the location with the latest claim. A place with a damaged description is passed over if another
+    place has one; else `LogDamaged` is raised."""
     problem: LogDamaged | None = None
     for place in sorted(places, key=lambda place: (place.level != LOCAL, -_term(place))):
         try:
@@ -275,7 +280,7 @@ def _term(place: Place) -> int:
 
 
 def live_traces(places: Sequence[Place], kept: dict[str, Any]) -> list[str]:
-    """The traces of the operators that the flow has now: those that some place holds, and those of its collections."""
+    """The traces of the flow's present operators that any place holds, and the traces of its collections' rows."""
     operators = kept.get("operators", {})
     held = {trace for place in places for trace in place.traces() if trace.partition(".")[0] in operators}
     rows = {f"{entry['fingerprint']}.rows" for entry in kept.get("collections", {}).values() if "fingerprint" in entry}
@@ -286,7 +291,7 @@ def live_traces(places: Sequence[Place], kept: dict[str, Any]) -> list[str]:
 
 
 def holding_of(listed: Mapping[str, Sizes], history: History, lineage: int) -> Holding:
-    """What a place holds of a history: of the layers that were ``listed`` there, by trace, those that are true."""
+    """What a place holds of a history: the ``listed`` layers (trace → layers) that belong to it, and the lineage."""
     return Holding(
         {
             trace: {name: size for name, size in sizes.items() if is_true(name, history)}
@@ -297,7 +302,8 @@ def holding_of(listed: Mapping[str, Sizes], history: History, lineage: int) -> H
 
 
 def read_history(places: Sequence[Place]) -> tuple[History, dict[Place, int]]:
-    """The history, and how far each place has it. LogDamaged if a part of it is in none of them."""
+    """The history, and for each place the epoch up to which it has it. Raises `LogDamaged` if a part of the history is
+    in none of the places."""
     readers: dict[str, dict[Place, Reader]] = {LOCAL: {}, REPLICA: {}}
     for place in places:
         readers[place.level][place] = place.lineage
@@ -322,14 +328,15 @@ def read_history(places: Sequence[Place]) -> tuple[History, dict[Place, int]]:
         )
     reach = {}
     for place, each in found.items():
-        # What was passed over as known is told by its name.
+        # Segments that were not read count by their names.
         by_name = place.replica.holding(history, ()).lineage if isinstance(place, Durable) else -1
         reach[place] = max(by_name, each.upto(history))
     return history, {place: reach[place] for place in places}
 
 
 def chain_of(history: History) -> Chain:
-    """Nothing is trusted: the flow may be running, and the layers of an epoch that it abandoned may still be there."""
+    """The chain of all digests of a history. It trusts no layer without a digest: the flow may be running, and layers
+    of an abandoned epoch may still be there."""
     if history.base is None:
         return Chain(-1, tuple(lineage.digest for lineage in history))
     return FoldedChain(history.first - 1, tuple(lineage.digest for lineage in history), history.base.ends)
@@ -337,7 +344,7 @@ def chain_of(history: History) -> Chain:
 
 @dataclass(frozen=True)
 class FoldedChain(Chain):
-    """A chain of a history with a base: of the epochs before it, those with which layers end."""
+    """The chain of a history with a base. Of folded epochs it has the digests of those with which layers end."""
 
     ends: Mapping[int, str]
 

@@ -1,11 +1,12 @@
 """Repairing a log: each place is filled up from the intact copies of the others. Only `verify` calls it.
 
-Nothing is thrown away: what is damaged is moved to ``damaged/``, and otherwise files are only added, under names that
-say what they are. So a crash in the middle leaves a log that the same repair, made again, finishes.
+Nothing is deleted: damaged files are moved to ``damaged/``, and apart from that files are only added, under names that
+say what they hold. So after a crash in the middle, repairing again completes the work.
 
-Between log locations a layer is copied as it is: the same name and the same bytes. A working directory gets its Arrow
-layers by decoding durable ones, and a location that no other can help gets durable layers encoded from local ones. What
-no copy holds stays missing: the flow computes it again when it opens, if its sources still have the input.
+Between log locations a layer is copied as it is: the same name and the same bytes. A working directory gets Arrow
+layers that are decoded from durable ones; a location gets durable layers encoded from local ones if no other location
+has them. Epochs that no copy holds stay missing: the flow computes them again when it opens, if its sources still have
+the input.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Repair:
-    """Makes good what an audit found."""
+    """Repairs what an audit found."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
@@ -58,7 +59,7 @@ class Repair:
             for place, trace, name in self._audit.damaged:
                 self._set_aside(place, trace, name)
             if self._audit.whole:
-                # With a hole in the history, who is to say what follows it?
+                # Only if the history is whole: after a hole it is not known which files belong to it.
                 for place in self._places:
                     self._fill_lineage(place)
                 self._copy_by_name()
@@ -70,7 +71,7 @@ class Repair:
     # -- the small files ----------------------------------------------------------------------------------------------
 
     def _describe(self, place: Place) -> None:
-        """Say whose log it is and what it keeps, where that does not read."""
+        """Write the header and the description of a place again, if they are damaged or missing."""
         if place in self._audit.headless:
             self._move_aside(place, "holdfast.json")
             place.replica.open(self._audit.flow)
@@ -83,7 +84,7 @@ class Repair:
         try:
             place.location.move(path, f"damaged/{path}")
         except FileNotFoundError:
-            return  # it was not there at all
+            return  # the file was missing
 
     def _set_aside(self, place: Place, trace: str, name: LayerName) -> None:
         if isinstance(place, Working):
@@ -92,7 +93,7 @@ class Repair:
             place.replica.set_aside(trace, name)
 
     def _look_again(self, place: Place) -> None:
-        """Put back what was set aside once, and is what its name says after all."""
+        """Put back files that were set aside before, and hold what their names say after all."""
         if isinstance(place, Working):
             look_again(place.layers_directory)
             listed = {trace: place.layers(trace) for trace in place.traces()}
@@ -110,7 +111,7 @@ class Repair:
         found = self._audit.lineages[place]
         if isinstance(place, Working):
             if found.damaged:
-                # It is written anew as a whole; what it was is kept for people to look at.
+                # The whole stash is written again; the damaged one is kept for people to look at.
                 self._move_aside(place, "lineage/log.jsonl")
             if found.damaged or found.upto(self._history) < self._last:
                 LineageLog(place.stash, self._history).close()
@@ -118,7 +119,8 @@ class Repair:
         for damage in found.damaged:
             segment = Segment.parse(damage.path.rpartition("/")[2])
             if segment is not None and segment.last <= self._last:
-                # What nobody else has stays where it is: somebody may still make it out.
+                # Only segments of known epochs are moved: a damaged segment that no place can replace stays where it
+                # is, since a person may still read a part of it.
                 self._move_aside(place, damage.path)
         held = {record.digest for record in found.records}
         start = None
@@ -140,7 +142,7 @@ class Repair:
         return self._held[place, trace]
 
     def _copy_by_name(self) -> None:
-        """What was damaged in one location, and is intact under the same name in another, is copied back."""
+        """Copy back layers that are damaged in one location and intact, under the same name, in another."""
         for place, trace, name in self._audit.damaged:
             for other in self._durable if isinstance(place, Durable) else ():
                 held = self._audit.layers[other].get(trace, {})
@@ -151,7 +153,7 @@ class Repair:
         try:
             data, _ = read_intact(source.replica, trace, name)
         except LogDamaged:
-            return False  # since the audit
+            return False  # it was damaged after the audit
         target.replica.write_layer(trace, name, data)
         self._names(target, trace)[name] = len(data)
         return True
@@ -170,7 +172,8 @@ class Repair:
                 self._ship(directory, place, trace)
 
     def _lacking(self, own: Iterable[LayerName], others: Iterable[LayerName]) -> list[LayerName]:
-        """Those of the others that let a place cover as much as all together do."""
+        """The layers among ``others`` that a place with the layers ``own`` needs to cover as much as all of them
+        together do."""
         mine = set(own)
         both = [*mine, *(name for name in others if name not in mine)]
         wanted: dict[LayerName, None] = {}
@@ -203,7 +206,7 @@ class Repair:
                 self._names(place, trace)[result.name] = result.bytes
 
     def _ship(self, source: Working, place: Place, trace: str) -> None:
-        """Encode from local layers what a location lacks and no other location has."""
+        """Encode local layers as durable ones, for the epochs that a location lacks and no other location has."""
         local = self._names(source, trace)
         if not local:
             return
@@ -212,7 +215,7 @@ class Repair:
         for low, high in _strips([*local, *self._names(place, trace)]):
             reach = covered(local, low, high, self._chain)
             while (held := covered(self._names(place, trace), low, high, self._chain)) < reach:
-                # Up to the next layer that is there; if local layers cannot be cut there, all that they hold.
+                # Ship up to the next layer in the location; if local layers cannot be cut there, ship all they hold.
                 there = _within(self._names(place, trace), low, high)
                 later = [name.first - 1 for name in there if name.first > held + 1]
                 ships = [Ship(trace, low, high, held, upto, (0,)) for upto in {min([reach, *later]): 0, reach: 0}]
@@ -236,7 +239,7 @@ class Repair:
 
 
 def _strips(names: Iterable[LayerName]) -> Sequence[tuple[int, int]]:
-    """Ranges of hashes in which every layer is or is not."""
+    """Ranges of key hashes, each of which lies completely inside or outside every layer."""
     bounds = {0, ALL}
     for name in names:
         bounds |= {name.low, name.high}

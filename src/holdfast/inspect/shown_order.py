@@ -8,7 +8,8 @@ from holdfast.frontend.sql_words import Word, words
 
 
 def ordered(rows: pa.Table, sql: str) -> pa.Table:
-    """A view is a bag; for people it is shown in its own ORDER BY if it has one, else by its columns."""
+    """The rows of a view, sorted for people: by its own ORDER BY if it has one, and then by its columns. (A view itself
+    is a bag, without an order.)"""
     kinds = {field.name: field.type for field in rows.schema}
     keys = [(name, order) for name, order in _order_by(sql, rows.column_names) if not pa.types.is_nested(kinds[name])]
     said = {name for name, _ in keys}
@@ -21,7 +22,8 @@ def _sorts(kind: pa.DataType) -> bool:
 
 
 def _order_by(sql: str, columns: list[str]) -> list[tuple[str, str]]:
-    """The columns of the outermost ORDER BY, as far as they are columns of the view."""
+    """Column and direction of the items of the outermost ORDER BY, up to the first item that is not a column of the
+    view."""
     spelled = {name.lower(): name for name in columns}
     found = []
     for item in _sorted_by(sql):

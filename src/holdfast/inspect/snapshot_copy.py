@@ -1,9 +1,9 @@
-"""A snapshot copied to another place, where it is a log of its own: `hf.copy_snapshot`.
+"""Copying a snapshot to another place, where it is a log of its own: `hf.copy_snapshot`.
 
-Made of what one location holds, without Spark, and without opening the flow, which may be running meanwhile. Each trace
-becomes one layer per range of key hashes that holds it as of the snapshot's epoch; the lineage is the history up to
-that epoch. Its order makes it safe: layers first, then the lineage, from which on there is a history at all. A copy
-that broke off is made again over what is there.
+The copy is made of the files in one location, without Spark, and without opening the flow, which may be running
+meanwhile. Each trace becomes one layer per range of key hashes, with its rows as of the snapshot's epoch; the lineage
+is the history up to that epoch. The order makes it safe: layers are written first, then the lineage, without which
+there is no history. A copy that broke off is made again over the files that are there.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 
 def copy_snapshot(log: Place, name: str, target: Place, *, flow: str | None = None) -> Snapshot:
-    """Copy the snapshot ``name`` of the log at ``log`` to ``target``, a place where there is no log yet: from then on
-    that is a log of its own, of a flow named ``flow`` (by default as before). Declare the same sources and views on it,
-    with other places for sinks, and it goes on from the snapshot's epoch.
+    """Copy the snapshot ``name`` of the log at ``log`` to ``target``, a place without a log: from then on that is a log
+    of its own, of a flow named ``flow`` (by default the same name). Declare the same sources and views on it, with
+    other places for sinks, and the flow goes on from the snapshot's epoch.
 
     The flow may be running meanwhile. The snapshot must be safe: `StoreError` if the location does not have all of it
     yet."""
@@ -88,7 +88,7 @@ def _copy_trace(source: Replica, copy: Replica, trace: str, snapshot: NamedEpoch
         for low, high in pairwise(bounds):
             _copy_range(source, copy, trace, snapshot, names, low, high, history.last)
 
-    relisted(make)  # a layer that is gone was merged, and is in the next listing
+    relisted(make)  # a layer that has disappeared was merged, and the next listing has its rows
 
 
 def _copy_range(

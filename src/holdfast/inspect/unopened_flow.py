@@ -1,6 +1,5 @@
-"""A flow that is declared and not open, seen as its log stands: nothing is locked, claimed, recovered or written.
-
-Another driver may be running it meanwhile.
+"""The state of a flow that is declared and not open, read from its log: nothing is locked, claimed, recovered or
+written. Another driver may be running the flow meanwhile.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UnopenedLog:
-    """What is there of a flow's log."""
+    """The existing places of a flow's log; there may be none."""
 
     places: Sequence[Place]
     kept: Mapping[str, Any] = field(default_factory=dict)
-    """What the flow kept when it ran last (``collections.json``); nothing if it never ran."""
+    """The description of what the flow kept when it ran last (``collections.json``); empty if it never ran."""
 
     @property
     def there(self) -> bool:
@@ -51,16 +50,16 @@ class UnopenedLog:
         return read_history(self.places)[0] if self.places else History()
 
     def driver(self) -> RunningDriver | None:
-        """Who runs the flow right now, as far as its working directory says."""
+        """The driver that runs the flow right now, by the lock of its working directory; None if none does."""
         return RunningDriver.of(running(self.places))
 
     def sizes(self, trace: str) -> int:
-        """The bytes of a trace, in the place that is nearest."""
+        """The bytes of a trace, in the place where it is largest."""
         return max((sum(place.layers(trace).values()) for place in self.places), default=0)
 
 
 def look_at(name: str, locations: Sequence[Location], local: Path | None) -> UnopenedLog:
-    """The log of a flow, at its locations and in its working directory, as far as it is there."""
+    """The log of a flow: those of its locations and its working directory that hold a log."""
     named: list[Location | Path] = [*locations]
     if local is not None and all(one.local() != local for one in locations):
         named.append(local)
@@ -91,7 +90,7 @@ def status_unopened(
     sinks: Sequence[tuple[str, Sink]],
     partitions: int,
 ) -> Status:
-    """How a flow stands that is not open here."""
+    """The status of a flow that is not open in this process."""
     found = describe_places(name, log.places, settings.min_replicas) if log.there else {}
     kept = log.kept.get("collections", {})
     levels = {level["level"]: level for level in found.get("levels", ())}
@@ -144,5 +143,5 @@ def _kind(kept: Mapping[str, Any], trace: str) -> str:
 
 
 def traces_directory(log: UnopenedLog, local: Path) -> Path:
-    """Where the local layers are, if there are any."""
+    """The directory of the local layers, which need not exist."""
     return next((place.layers_directory for place in log.places if isinstance(place, Working)), local / "traces")

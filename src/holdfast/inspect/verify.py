@@ -1,6 +1,6 @@
 """Verifying a log, and repairing it.
 
-Nothing is changed unless ``repair`` is asked for (`repair.py`); then the audit is made again, over what is new.
+Nothing is changed without ``repair`` (`repair.py`); after a repair a second audit reads the new files.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from holdfast.inspect.places import Named, find_places, running
 def verify(places: Sequence[Named], repair: bool = False, progress: Progress | None = None) -> AuditReport:
     """Check the log at these places: working directories and log locations of one flow.
 
-    With ``repair``, what is damaged is set aside, and each place is filled up from the others' intact copies; that
-    needs a flow that does not run, or `LogBusy` is raised. A location that is empty is filled, too. Whether the flow
-    runs is known from its working directory: give that, too, or a copy at work may be taken for one that lost layers.
+    With ``repair``, damaged files are set aside, and each place is filled up from the intact copies of the others; an
+    empty location is filled, too. Raises `LogBusy` if the flow runs meanwhile. The working directory tells whether it
+    runs: give that, too, or a location that is just being written to may look as if it had lost layers.
     """
     found = find_places(places)
     holder = running(found)
@@ -36,7 +36,7 @@ def verify(places: Sequence[Named], repair: bool = False, progress: Progress | N
         return report
     report.repair = True
     if any(finding.kind.wrong or finding.kind is Kind.BEHIND for finding in report.findings):
-        # Repairing needs what checking does not: the way back from one form of layer to the other.
+        # Imported here: unlike an audit, a repair needs the code that converts layers between their two forms.
         from holdfast.inspect.repair import Repair
 
         Repair(audit).run()
@@ -46,7 +46,7 @@ def verify(places: Sequence[Named], repair: bool = False, progress: Progress | N
 
 
 def _compared(before: AuditReport, after: AuditReport) -> AuditReport:
-    """The second report, with the findings of the first that are gone: they were repaired."""
+    """The second report, with those findings of the first that are gone, marked as repaired."""
     still = {_what(finding) for finding in after.findings}
     gone = [
         replace(finding, repaired=True)

@@ -1,12 +1,12 @@
-"""Epochs that were begun: a second local copy of the lineage, in a file that has nothing to do with the stash.
+"""Epochs that were begun: a second local copy of the lineage, in a file that is independent of the stash.
 
-A line is appended before the first layer of its epoch is written, so layers that nobody called complete can be told
-from garbage, and an epoch counts whose driver died after the last of them (`runtime/recovery/find_history.py`). It is
-also where lines that the stash lost are found again. Layers themselves carry no lineage: an epoch that takes 20,000
-files has it written twice here and in the stash, and not once in each of its layers.
+A line is appended before the first layer of its epoch is written. So layers of an epoch that is not in the stash can be
+told from garbage, and if a driver died after writing all layers of an epoch, the epoch counts
+(`runtime/recovery/find_history.py`). Lines that the stash lost are found here, too. Layers themselves carry no lineage:
+the lineage of an epoch that takes 20,000 files is written twice, here and in the stash, and not to each of its layers.
 
-The file holds what no log location has yet, and is written anew, without the rest, when it has grown and when a flow is
-opened. It is not synced: it is for layers that are not synced either.
+The file holds the epochs that no log location has yet. It is written again, without other epochs, when it has grown and
+when a flow is opened. It is not synced: the layers that it is for are not synced either.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from holdfast.foundation.atomic_files import read_file, replace_file
 
 FILE = "begun.jsonl"
 _GROWN = 256
-"""So many lines more than needed, and it is written anew."""
+"""The number of lines beyond the needed ones at which the file is written again."""
 
 
 def read_begun(path: Path) -> list[Lineage]:
-    """The epochs that were begun and not abandoned, in order. A line that is damaged says nothing."""
+    """The epochs that were begun and not abandoned, in order. Damaged lines are skipped."""
     try:
         text = read_file(path)
     except FileNotFoundError:
@@ -49,27 +49,27 @@ class Begun:
     """The file, open for appending."""
 
     def __init__(self, path: Path, known: Sequence[Lineage]) -> None:
-        """``known``: complete epochs that no location has. The file is always made anew: another driver that still has
-        the one before open appends to one that nobody reads."""
+        """``known``: complete epochs that no location has. A new file is always made: another driver that still has the
+        old file open appends to a file that is never read."""
         self.path = path
         self._file = -1
         self._start(known)
 
     def add(self, lineage: Lineage) -> None:
-        """An epoch begins, or its answers are known."""
+        """Append the lineage of an epoch that begins, or whose answers are known now. Raises `LogError`."""
         self._append(lineage.to_json().encode() + b"\n")
         self._lines += 1
 
     def abandon(self, lineage: Lineage) -> None:
-        """An epoch that was begun will not be completed."""
+        """Note that an epoch that was begun will not be complete. Raises `LogError`."""
         self._append(json.dumps({"abandoned": lineage.digest}).encode() + b"\n")
 
     def grown(self, needed: int) -> bool:
-        """Whether it holds much more than the ``needed`` epochs."""
+        """Whether the file has many more lines than the ``needed`` epochs."""
         return self._lines > 2 * needed + _GROWN
 
     def shorten(self, known: Sequence[Lineage]) -> None:
-        """Write it anew with these complete epochs alone."""
+        """Write the file again with these complete epochs alone."""
         self._start(known)
 
     def _start(self, known: Sequence[Lineage]) -> None:

@@ -1,11 +1,11 @@
 """The log location of a branch: a directory in its parent's location, and references to layers of the parent.
 
-    <location>/branches/<name>/references.json    layer → the parent's layer that it is, and its bytes
+    <location>/branches/<name>/references.json    layer → the parent's layer with the same rows, and its bytes
     <location>/branches/<name>/…                  a log location like any other (`log/replica.py`)
 
-To whoever reads it, a layer that is referred to is there as if it had been copied. The parent removes none of them
-for as long as the file says so (`referred`). What the branch no longer needs, it takes out of the file. The file is
-written when the branch is made; from then on only the branch's driver changes it, one thread at a time.
+A reader finds a referred layer as if it had been copied. The parent does not remove a layer as long as a reference to
+it is in the file (`referred`). The branch removes references that it no longer needs. The file is written when the
+branch is made; from then on only the branch's driver changes it, one thread at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Reference:
 
 
 def references_of(data: bytes, where: str) -> dict[str, Reference]:
-    """Path in the branch → what it stands for. LogDamaged if the file does not read."""
+    """Path in the branch → the parent's blob for it. Raises `LogDamaged` if the file does not parse."""
     try:
         return {path: Reference(str(target), int(size)) for path, (target, size) in json.loads(data).items()}
     except (ValueError, AttributeError, TypeError) as error:
@@ -44,7 +44,8 @@ def references_bytes(references: Mapping[str, Reference]) -> bytes:
 
 
 def referred(location: Location) -> set[str]:
-    """The blobs of a location that its branches share: they stay. A file of references that does not read raises."""
+    """The blobs of a location that its branches refer to, which must not be removed. Raises `LogDamaged` if a file of
+    references does not parse."""
     found: set[str] = set()
     for name in location.directories(DIRECTORY):
         path = f"{DIRECTORY}/{name}/{FILE}"
@@ -56,13 +57,13 @@ def referred(location: Location) -> set[str]:
 
 
 class BranchLocation(Location):
-    """Where a branch keeps its log, in one location of its parent."""
+    """The log location of a branch, in one location of its parent."""
 
     def __init__(self, parent: Location, name: str) -> None:
         self.parent = parent
         self.name = name
         self._known: dict[str, Reference] | None = None
-        # One for each: the branch of a branch asks its parent's location while it has its own.
+        # A lock for each object: a branch of a branch calls its parent's location while it holds its own lock.
         self._changing = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class BranchLocation(Location):
         return f"{DIRECTORY}/{self.name}/{path}"
 
     def references(self) -> dict[str, Reference]:
-        """What the branch shares with its parent here."""
+        """Path in the branch → the parent's blob, for all blobs that the branch shares with its parent."""
         with self._changing:
             return dict(self._read())
 
@@ -101,13 +102,13 @@ class BranchLocation(Location):
         return self._known
 
     def refer(self, references: Mapping[str, Reference]) -> None:
-        """Share these, and nothing else."""
+        """Replace all references by these."""
         with self._changing:
             self.parent.write(self._own(FILE), references_bytes(references))
             self._known = dict(references)
 
     def _forget(self, path: str) -> bool:
-        """Share a blob no more; whether it was shared."""
+        """Remove the reference for a path. Returns whether there was one."""
         with self._changing:
             known = self._read()
             if path not in known:
@@ -142,7 +143,7 @@ class BranchLocation(Location):
             self.parent.remove(self._own(path))
 
     def move(self, path: str, to: str) -> None:
-        # A damaged layer of the parent's is the parent's to set aside; the branch does without it.
+        # The parent sets aside its own damaged layers; the branch only drops its reference.
         if not self._forget(path):
             self.parent.move(self._own(path), self._own(to))
 

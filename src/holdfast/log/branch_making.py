@@ -1,7 +1,8 @@
-"""Making a branch out of a log, place by place (`log/branches.py` says what a branch is on disk).
+"""Making a branch of a log, place by place (`log/branches.py` says what a branch is on disk).
 
-For the driver that has the log open, and for the command line, which has its lock: nobody else may be compacting it as
-of the root. Each step only adds; `write_record`, last, has the branch be there.
+Used by the driver that has the log open, and by the command line, which holds its lock: no other process may compact
+epochs at the root meanwhile. Each step only adds files; the branch exists when the caller, last, writes its
+``branch.json``.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ from holdfast.trace.name import ALL, LayerName
 
 
 class BranchMaking:
-    """What a branch of a log is made of: the history, and the traces that it begins with."""
+    """Makes the files of a branch: its history up to the root, and the traces that it begins with."""
 
     def __init__(
         self, record: BranchRecord, history: History, shared: Collection[str], kept: Mapping[str, Any]
     ) -> None:
-        """``shared``: the traces that it begins with; ``kept``: what the parent's ``collections.json`` says."""
+        """``shared``: the traces that the branch begins with; ``kept``: the content of the parent's
+        ``collections.json``."""
         self.record = record
         self._lineage = history[: record.root + 1]
         self._digests = history.digests()
@@ -45,8 +47,8 @@ class BranchMaking:
         self._flow = branches.branch_flow(record.flow, record.name)
 
     def work_in(self, log: Path, link: Callable[[Mapping[int, str], int, Collection[str]], object]) -> None:
-        """Make the working directory of the branch, in the parent's. ``link`` links layers of a history (its digests)
-        as of an epoch, of some traces."""
+        """Make the working directory of the branch, in that of the parent. ``link`` is called with the history's
+        digests, the root and the shared traces, and links their layers."""
         branches.remove_local(log, self.record.name)
         target = branches.directory_of(log, self.record.name)
         (target / "lineage").mkdir(parents=True)
@@ -59,7 +61,8 @@ class BranchMaking:
         note_end(target, self.record.digest)
 
     def refer_in(self, location: Location, meanwhile: AbstractContextManager[object] | None = None) -> None:
-        """Make the location of the branch, in one of the parent's. ``meanwhile``: nobody removes layers there."""
+        """Make the location of the branch, in a location of the parent. ``meanwhile``: a context in which no layers are
+        removed there."""
         own = BranchLocation(location, self.record.name)
         with meanwhile or nullcontext():
             relisted(lambda: self._refer(Replica(location), own))
@@ -70,8 +73,8 @@ class BranchMaking:
         replica.write_lineage(self._lineage)
 
     def _refer(self, replica: Replica, own: BranchLocation) -> None:
-        """References first, and a look after that: what was there then stays. FileNotFoundError if something was
-        removed in between."""
+        """Write the references, and then check that their layers are there: layers that are there after that stay.
+        Raises FileNotFoundError if one was removed in between."""
         found = {}
         for trace in self._shared:
             sizes = replica.layers(trace)
@@ -85,7 +88,7 @@ class BranchMaking:
 
 
 def is_readable(names: Collection[LayerName], digests: Mapping[int, str], root: int) -> bool:
-    """Whether layers of a trace hold all of it as of ``root``."""
+    """Whether these layers hold all of a trace as of ``root``."""
     try:
         cover(layers_until(names, digests, root), 0, ALL, root, trusting(root))
     except (EpochUnavailable, LogDamaged):
@@ -94,7 +97,8 @@ def is_readable(names: Collection[LayerName], digests: Mapping[int, str], root: 
 
 
 def _described(kept: Mapping[str, Any], shared: Collection[str]) -> dict[str, Any]:
-    """What the branch keeps at its root: the operators whose traces it has. Others are new to it."""
+    """The branch's description (``collections.json``) at its root: that of the parent, with only the operators whose
+    traces the branch has. All other operators are new to it."""
     has = {trace.partition(".")[0] for trace in shared}
     operators = {each: kind for each, kind in kept.get("operators", {}).items() if each in has}
     collections = {

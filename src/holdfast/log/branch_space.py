@@ -1,4 +1,4 @@
-"""What a branch holds in a location of its parent beside its own files: layers that nobody else needs."""
+"""The space that a branch takes in a location of its parent beside its own files: layers that are kept only for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from holdfast.trace.name import LayerName
 
 
 def shared_once(location: Location) -> dict[str, list[Reference]]:
-    """Branch → what it shares with a location, and no other branch does. References that do not read are left out."""
+    """Branch → the references that it has in a location and that no other branch has. Branches whose references do not
+    parse are left out."""
     found: dict[str, set[Reference]] = {}
     for name in location.directories(DIRECTORY):
         with suppress(LogDamaged):
@@ -28,8 +29,9 @@ def shared_once(location: Location) -> dict[str, list[Reference]]:
 def only_referred(
     references: Collection[Reference], layers: Mapping[str, Collection[LayerName]], last: int, live_after: int
 ) -> list[Reference]:
-    """Of what a branch shares, what its location would not keep for its own sake. ``layers``: trace → what the location
-    holds of it; of that it needs what somebody reads as of epoch ``live_after``, or of a later one up to ``last``."""
+    """The references whose layers the location would not keep without the branch. ``layers``: trace → the layers that
+    the location holds. The location itself needs the layers for reading as of epoch ``live_after`` or a later epoch up
+    to ``last``."""
     needed = {
         layer_path(trace, name)
         for trace, names in layers.items()

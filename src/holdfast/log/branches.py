@@ -1,27 +1,28 @@
 """The branches of a log: logs of their own that begin with the parent's layers as of an epoch, the root.
 
-    <log>/branches/<name>/branch.json      what the branch is: a `BranchRecord`
-    <log>/branches/<name>/…                a log: working directory, log location, or both, as the parent's
+    <log>/branches/<name>/branch.json      the description of the branch: a `BranchRecord`
+    <log>/branches/<name>/…                a log: working directory, log location, or both, like the parent's
     <log>/branches/term.json               {"term"}, in the working directory: see below
 
-``<log>`` is the parent's working directory and each of its locations. A branch is there if any place has its
-``branch.json`` and its lineage. The first is written last and removed first: a directory that has it nowhere is what a
-crash left. A place that has it alone was told the name, and nobody opened the branch there since: that place does not
-know whether the branch is still there.
+``<log>`` is the parent's working directory and each of its locations. A branch exists if any place has both its
+``branch.json`` and its lineage. ``branch.json`` is written last and removed first: if no place has it, a crash left the
+directory. A place with ``branch.json`` and no lineage only knows the name: the branch was not opened there since, so
+that place does not know whether the branch still exists.
 
-A working directory on another host is not told when a branch is removed. It counts if nobody else has driven the log
-since: ``term.json`` says in which term a driver here knew all branches.
+A working directory on another host is not told when a branch is removed. It is trusted only if no other driver has
+driven the log since: ``term.json`` holds the term in which a driver on this host knew all branches.
 
-A ``branch.json`` that is there and does not read is damage, and not what a crash left: what it stands for is left alone
-until the branch is removed by name.
+A ``branch.json`` that exists and does not parse is damaged, and was not left by a crash: the files of its branch are
+kept until the branch is removed by name.
 
-What is shared: in the working directory layers are hard links (`log/linked_layers.py`), in a location they are
-references that the parent honours (`log/branch_location.py`). The history of the branch is the parent's up to the root;
-what it does from there on has digests of its own.
+Shared layers are hard links in the working directory (`log/linked_layers.py`), and in a location references, whose
+layers the parent does not remove (`log/branch_location.py`). The history of the branch is the parent's up to the root;
+later epochs of the branch have digests of their own.
 
-An **approximate** branch is one that a flow with ``on_loss="continue"`` goes on with, from the loss of members to the
-repair (`runtime/approximation.py`). It is made, named, listed and removed as any other; but it lacks what was lost, and
-is in the working directories alone. Nothing may wait for a location then. So it does not outlive its driver.
+An **approximate** branch is used by a flow with ``on_loss="continue"``, from the loss of members to the repair
+(`runtime/approximation.py`). It is made, named, listed and removed like any other branch; but lost partitions are
+missing from it, and it is in the working directories only, since nothing may wait for a location then. So it does not
+outlive its driver.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ _TERM = "term.json"
 
 @dataclass(frozen=True)
 class BranchRecord:
-    """A branch, as its file says it."""
+    """The description of a branch, which is in its ``branch.json``."""
 
     name: str
     flow: str
-    """Whose branch it is."""
+    """The name of the parent flow."""
 
     root: int
     """The last epoch that it has in common with its parent."""
@@ -65,16 +66,16 @@ class BranchRecord:
     """The digest of that epoch."""
 
     created: float
-    """When it was made: seconds since 1970."""
+    """The time at which it was made, in seconds since 1970."""
 
     released: int
-    """Up to this epoch sources had been told, when it was made, that they may forget what was taken of them."""
+    """The epoch up to which sources had been told, when the branch was made, that they may forget input."""
 
     term: int = 0
-    """That of the driver that made it, or that drove last before it was made by the command line."""
+    """The term of the driver that made it; if the command line made it, the term of the last driver before."""
 
     approximate: bool = False
-    """Whether it lacks what members took with them; the next driver removes it."""
+    """Whether the layers of lost members are missing from it; the next driver removes such a branch."""
 
     def to_bytes(self) -> bytes:
         said = asdict(self)
@@ -92,7 +93,7 @@ class BranchRecord:
 
 
 def why_not(name: str, known: Collection[str]) -> str | None:
-    """Why no branch can be made with this name, beside those that there are; None if one can."""
+    """The reason why no branch with this name can be made beside the ``known`` branches; None if it can."""
     if not NAME.fullmatch(name):
         return f"a branch's name is made of letters, digits, '.', '_' and '-', not {name!r}"
     if name.lower() == "main":
@@ -106,7 +107,7 @@ def why_not(name: str, known: Collection[str]) -> str | None:
 
 
 def branch_flow(flow: str, name: str) -> str:
-    """The name of the flow that a branch is."""
+    """The flow name of a branch: ``<flow>/<name>``."""
     return f"{flow}/{name}"
 
 
@@ -120,7 +121,7 @@ def path_of(name: str) -> str:
 
 
 def read_branches(location: Location) -> dict[str, BranchRecord]:
-    """The branches that a location has; a name without a log, and a file that does not read, are left out."""
+    """The branches that a location has. A branch without lineage, or whose file does not parse, is left out."""
     found = {}
     for name in location.directories(DIRECTORY):
         with suppress(FileNotFoundError, LogDamaged):
@@ -131,7 +132,8 @@ def read_branches(location: Location) -> dict[str, BranchRecord]:
 
 
 def read_local(log: Path) -> dict[str, BranchRecord]:
-    """The branches that a working directory has; a name without a log is left out."""
+    """The branches that a working directory has. A branch without lineage, or whose file does not parse, is left
+    out."""
     found = {}
     for path in sorted((log / DIRECTORY).glob(f"*/{FILE}")):
         with suppress(FileNotFoundError, LogDamaged):
@@ -142,8 +144,8 @@ def read_local(log: Path) -> dict[str, BranchRecord]:
 
 
 def newest(told: Iterable[Mapping[str, BranchRecord]]) -> dict[str, BranchRecord]:
-    """The branches of several places. Of two of one name the one that was made later is there: the other was removed
-    while its place could not be reached. A later driver made it later, whatever the clocks of hosts say."""
+    """The branches of several places. Of two branches of one name the later one exists: the other was removed while its
+    place could not be reached. A branch with a higher term is later, whatever the clocks of hosts say."""
     found: dict[str, BranchRecord] = {}
     for name, record in (one for has in told for one in has.items()):
         if name not in found or (record.term, record.created) > (found[name].term, found[name].created):
@@ -152,24 +154,24 @@ def newest(told: Iterable[Mapping[str, BranchRecord]]) -> dict[str, BranchRecord
 
 
 def has_another(location: Location, record: BranchRecord) -> bool:
-    """Whether a location has, under the name of this branch, the lineage of another one: what a removal that failed in
-    the middle has left."""
+    """Whether a location has, under the name of this branch, the lineage of another branch, which an incomplete removal
+    has left."""
     replica = Replica(BranchLocation(location, record.name))
     segments = replica.segments()
-    with suppress(FileNotFoundError, LogDamaged):  # what does not read may be its own
+    with suppress(FileNotFoundError, LogDamaged):  # a damaged segment may belong to this branch
         around = [each for each in segments if each.first <= record.root <= each.last]
         return bool(segments) and not any(_has_root(replica.read_segment(each), record) for each in around)
     return False
 
 
 def has_another_local(log: Path, record: BranchRecord) -> bool:
-    """The same of a working directory."""
+    """Whether a working directory has, under the name of this branch, the lineage of another branch."""
     lineage, _ = read_stash(directory_of(log, record.name) / "lineage" / "log.jsonl")
     return bool(lineage) and not _has_root(lineage, record)
 
 
 def _has_root(lineage: Sequence[Lineage], record: BranchRecord) -> bool:
-    """Whether a lineage may be that of a branch. Of epochs that were folded nobody can tell."""
+    """Whether a lineage may be that of this branch: it has the root's digest, or the root was folded."""
     return any(
         each.digest == record.digest
         if each.epoch == record.root
@@ -179,12 +181,12 @@ def _has_root(lineage: Sequence[Lineage], record: BranchRecord) -> bool:
 
 
 def note_term(log: Path, term: int) -> None:
-    """The driver of this term knows all branches, and its working directory has them."""
+    """Note that the driver of this term knows all branches, and that its working directory has them."""
     replace_file(log / DIRECTORY / _TERM, header.to_text({"term": term}).encode())
 
 
 def remove_term(log: Path) -> None:
-    """There are no branches that a term could be noted of."""
+    """Remove the noted term, when there are no branches any more."""
     (log / DIRECTORY / _TERM).unlink(missing_ok=True)
 
 
@@ -198,12 +200,12 @@ def noted_term(log: Path) -> int:
 
 
 def leftovers(location: Location, known: Collection[str]) -> list[str]:
-    """Directories of branches that there are not: what a crash left."""
+    """The directories of branches that are not ``known``, which a crash has left."""
     return [name for name in location.directories(DIRECTORY) if name not in known]
 
 
 def damaged(location: Location, known: Collection[str]) -> dict[str, LogDamaged]:
-    """Branches, beside those that are known, of which a location has a ``branch.json`` that does not read."""
+    """The branches that are not ``known`` and whose ``branch.json`` in a location does not parse, with the errors."""
     found = {}
     for name in leftovers(location, known):
         try:
@@ -221,7 +223,7 @@ def write_local(log: Path, record: BranchRecord) -> None:
 
 
 def check_idle(log: Path, name: str) -> None:
-    """`LogBusy`, which names it, while somebody runs a branch, or a branch of it."""
+    """Raise `LogBusy`, which names the branch, if a process runs this branch or a branch of it."""
     own = directory_of(log, name)
     if (own / header.FILE).exists():
         LogDirectory.open(own, exclusive=True).close()
@@ -230,7 +232,7 @@ def check_idle(log: Path, name: str) -> None:
 
 
 def remove_from(location: Location, name: str) -> None:
-    """Remove all that a location has of a branch, what says that it is there first."""
+    """Remove all that a location has of a branch, ``branch.json`` first."""
     location.remove(path_of(name))
     if (directory := location.local()) is not None:
         shutil.rmtree(directory_of(directory, name), ignore_errors=True)
@@ -240,13 +242,13 @@ def remove_from(location: Location, name: str) -> None:
 
 
 def remove_local(log: Path, name: str) -> None:
-    """Remove the working directory of a branch, what says that it is there first."""
+    """Remove the working directory of a branch, ``branch.json`` first."""
     (log / path_of(name)).unlink(missing_ok=True)
     shutil.rmtree(directory_of(log, name), ignore_errors=True)
 
 
 def _below(location: Location, directory: str) -> Iterator[str]:
-    """All blobs below a directory, the references last: what they hold is held until all else is gone."""
+    """All blobs below a directory, the references last: the parent keeps the shared layers until all else is gone."""
     for each in location.directories(directory):
         yield from _below(location, f"{directory}/{each}")
     names = [entry.name for entry in location.list(directory)]
@@ -255,7 +257,7 @@ def _below(location: Location, directory: str) -> Iterator[str]:
 
 
 def blobs(location: Location, name: str) -> int:
-    """The bytes of what a branch has of its own in a location."""
+    """The bytes of a branch's own blobs in a location."""
     return sum(_sizes(location, f"{DIRECTORY}/{name}"))
 
 
@@ -271,7 +273,7 @@ def local_bytes(log: Path, name: str) -> int:
 
 
 def unshared_bytes(directory: Path) -> int:
-    """The bytes of the files below a directory that nothing else is linked to."""
+    """The bytes of the files below a directory that have no other link."""
     found = 0
     for where, _, files in os.walk(directory):
         for file in files:

@@ -1,7 +1,7 @@
-"""Whether the driver before this one closed the flow: ``closed.json`` in the working directory, with the digest of its
-last epoch.
+"""The mark of a clean end: ``closed.json`` in the working directory says that the last driver closed the flow, and has
+the digest of its last epoch.
 
-Some strategies take less from the working directory after a driver that died than after one that closed the flow
+Some strategies trust less of the working directory if the last driver died than if it closed the flow
 (`guarantees/strategy.py`, `Survives`). The file is written last, when a flow is closed, and removed when it is opened.
 """
 
@@ -16,12 +16,12 @@ FILE = "closed.json"
 
 
 def note_end(directory: Path, digest: str) -> None:
-    """The flow is closed; its last epoch has this digest."""
+    """Write the mark of a flow that is closed, with the digest of its last epoch."""
     replace_file(directory / FILE, json.dumps({"digest": digest}).encode())
 
 
 def take_end(directory: Path) -> str | None:
-    """The digest of the last epoch of a driver that closed the flow; None if it died. The next one is told None."""
+    """Remove the mark, and return its digest; None if there is none, because the last driver died."""
     path = directory / FILE
     try:
         said = json.loads(read_file(path))

@@ -1,7 +1,7 @@
-"""Copies of layers: from the local directory to log locations, back, and from many to one inside a location.
+"""Copying layers: from the local directory to log locations, back again, and merging many into one inside a location.
 
-All functions run in tasks, touch only what their arguments name, and are idempotent: the same copy made twice is the
-same blob. A failure of one location is a result, not an exception, so that it costs the others nothing.
+All functions run in tasks, touch only what their arguments name, and are idempotent: a copy that is made twice is the
+same blob. A failure of a location is a result, not an exception, so that the other locations are not affected.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.search import Slice, open_slice
 
 _STREAMS = 8
-"""So many transfers go on at once in a task: they wait for the network, not for the processor."""
+"""The number of concurrent transfers in a task: they wait for the network, not for the processor."""
 
 _ENCODING = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) // 4))
-"""So many layers are encoded at once in a process: copies may fall behind."""
+"""Bounds the number of layers that a process encodes at once: epochs need the processor more, and copies may fall
+behind."""
 
 
 @dataclass(frozen=True)
 class Shipment:
-    """A `Ship` with all that a task needs to know."""
+    """A `Ship` with everything that a task needs in order to make the copies."""
 
     ship: Ship
     directory: str
@@ -55,7 +56,7 @@ class Shipment:
 
 
 def ship_all(shipments: Sequence[Shipment], locations: Sequence[Location]) -> list[ShipResult]:
-    """Make the copies, several at a time."""
+    """Make the copies, several at a time. Returns a result for each copy."""
     if len(shipments) < 2:
         return [result for one in shipments for result in _ship(one, locations)]
     with ThreadPoolExecutor(_STREAMS) as pool:
@@ -81,27 +82,27 @@ def _write(ship: Ship, name: LayerName, data: bytes, locations: Sequence[Locatio
         except HoldfastError as error:
             results.append(Failed(number, ship.trace, error))
             with suppress(StoreError):
-                # What a failed write left must not be counted as a copy.
+                # A blob that a failed write left must not count as a copy.
                 replica.remove_layer(ship.trace, name)
     return results
 
 
 def _durable(shipment: Shipment, exactly: bool = False) -> tuple[LayerName, bytes]:
-    """Encode a shipment, with the time that everything else leaves."""
+    """Encode a shipment, at low priority."""
     with _ENCODING:
         return in_spare_time(lambda: _encode(shipment, exactly))
 
 
 def _encode(shipment: Shipment, exactly: bool) -> tuple[LayerName, bytes]:
-    """What the local layers hold of the epochs to ship, as one durable layer. Unless ``exactly`` these are wanted, it
-    is all epochs where they cannot be told from those before any more."""
+    """The epochs to ship as one durable layer, made of the local layers. If compaction has merged these epochs with
+    earlier ones, the layer holds all epochs since the first; with ``exactly`` that raises an error."""
     ship, after = shipment.ship, shipment.ship.after
     try:
         slices = _open_slices(shipment, after, is_final=exactly or after >= 0)
     except (EpochUnavailable, LogDamaged) as error:
         if exactly or after < 0 or "path" in error.fields:
             raise
-        # Local compaction has passed that epoch: the location gets the whole trace anew.
+        # Local compaction has passed that epoch: the location gets the whole trace again.
         after = -1
         slices = _open_slices(shipment, after, is_final=False)
     blocks = [opened.block() for opened in slices]
@@ -115,8 +116,8 @@ def _encode(shipment: Shipment, exactly: bool) -> tuple[LayerName, bytes]:
 
 
 def _open_slices(shipment: Shipment, after: int, is_final: bool) -> list[Slice]:
-    """The local layers that hold the epochs to ship after ``after``. A listing may miss what a merge wrote while it was
-    made: that epochs are not there counts at once if ``is_final``, else if they are in no listing."""
+    """The slices of local layers that hold the epochs to ship after ``after``. A listing may miss a layer that a merge
+    writes meanwhile: with ``is_final`` missing epochs are an error at once, without it only after further listings."""
     ship, directory = shipment.ship, host_path(shipment.directory)
 
     def look() -> list[Slice]:
@@ -149,21 +150,22 @@ def _collapsed(blocks: Sequence[Block], layout: Layout, since: int) -> Block:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Bring a durable layer back to the local directory; any of these locations has it."""
+    """A durable layer to bring back to the local directory; each of ``locations`` has it."""
 
     trace: str
     name: LayerName
     directory: str
     locations: tuple[int, ...]
     low: int = 0
-    """The partition that needs it begins here."""
+    """The first key hash of the partition that needs the layer."""
 
     cuts: tuple[tuple[int, int], ...] = ()
-    """The ranges of key hashes that are needed, each of which becomes a local layer; none: the whole layer is."""
+    """The ranges of key hashes that are needed, each of which becomes a local layer; empty: the whole layer is
+    needed."""
 
 
 def fetch_all(fetches: Sequence[Fetch], locations: Sequence[Location]) -> list[ShipResult]:
-    """Bring layers back, several at a time."""
+    """Bring layers back, several at a time. Returns a result for each attempt."""
     if len(fetches) < 2:
         return [result for one in fetches for result in _fetch(one, locations)]
     with ThreadPoolExecutor(_STREAMS) as pool:
@@ -192,7 +194,7 @@ def _fetch(fetch: Fetch, locations: Sequence[Location]) -> list[ShipResult]:
                     last=name.last, digest=name.digest, since=name.since, metadata=metadata,
                 )  # fmt: skip
         except OSError as error:
-            # The copy is good, and no other would fit better.
+            # The local disk failed, so another copy would not help.
             results.append(Failed(-1, fetch.trace, _no_room(host_path(fetch.directory), error)))
             break
         results.append(Copied(number, fetch.trace, local, len(data)))
@@ -209,7 +211,8 @@ def _no_room(directory: Path, error: OSError) -> LogError:
 
 
 def read_intact(replica: Replica, trace: str, name: LayerName) -> tuple[bytes, tuple[Block, Layout, dict[str, str]]]:
-    """The bytes of a durable layer, and what they mean. LogDamaged if it is damaged at a second look, too."""
+    """The bytes of a durable layer, and their decoded content. Raises `LogDamaged` if a second read finds damage,
+    too."""
     where = f"{replica.location.uri}/{trace}/{name.durable()}"
 
     def read() -> tuple[bytes, tuple[Block, Layout, dict[str, str]]]:
@@ -221,10 +224,10 @@ def read_intact(replica: Replica, trace: str, name: LayerName) -> tuple[bytes, t
 
 @dataclass(frozen=True)
 class Compaction:
-    """The merge that some locations want, each by itself, with all that a task needs to know."""
+    """The same merge in one or more locations, with everything that a task needs in order to make it."""
 
     shipment: Shipment
-    """The merged layer, made of the local ones: they hold the same rows, and are mapped already."""
+    """The merged layer, made of local layers: they hold the same rows, and are mapped into memory already."""
 
     wanted: tuple[LayersToCompact, ...]
     """One per location."""
@@ -232,18 +235,19 @@ class Compaction:
 
 @dataclass(frozen=True)
 class LayersToCompact:
-    """A `Compact`, for when the local layers do not have those epochs any more: a location's own are merged then."""
+    """A `Compact` of one location, for the case that local layers cannot tell these epochs apart any more: then the
+    location's own layers are read and merged."""
 
     compact: Compact
     among: tuple[LayerName, ...]
-    """All layers that the location holds of the trace."""
+    """All layers of the trace that the location holds."""
 
     since: int
     last: int
 
 
 def compact_all(compactions: Sequence[Compaction], locations: Sequence[Location]) -> list[ShipResult]:
-    """Merge layers inside their locations, several at a time. Nothing is removed."""
+    """Merge layers inside locations, several at a time. The old layers are not removed."""
     with ThreadPoolExecutor(_STREAMS) as pool:
         return [result for found in pool.map(lambda one: _merged(one, locations), compactions) for result in found]
 
@@ -290,7 +294,7 @@ def _compact(compaction: LayersToCompact, locations: Sequence[Location]) -> Ship
 
 
 def within(block: Block, piece: Piece) -> Block:
-    """The rows of a piece."""
+    """The rows of ``block`` that a piece of a cover wants: its epochs and key hashes."""
     keep = (block.epoch > piece.after) & (block.epoch <= piece.upto) & (block.hash >= np.uint64(piece.low))
     if piece.high < 1 << 64:
         keep &= block.hash < np.uint64(piece.high)

@@ -1,12 +1,12 @@
-"""A durable layer: one zstd Parquet file of canonical rows, for Holdfast and for anything else that reads Parquet.
+"""A durable layer: one zstd Parquet file of canonical rows, for Holdfast and for any other tool that reads Parquet.
 
-The columns and the metadata are those of an Arrow layer (`trace.layer`), with ``_epoch`` always written, so that a
-reader needs to know nothing of Holdfast to see which epoch a row is of. pyarrow keeps the Arrow types in the file, but
-Parquet has its own names for what is inside lists and maps, and no structs without fields: such a struct is stored as
-a boolean (true where it is not NULL). So where columns are nested, the types as they were are in the metadata
-(``holdfast.types``: base64 of an Arrow schema message).
+The columns and the metadata are those of an Arrow layer (`trace.layer`). The column ``_epoch`` is always written, so
+that other tools can tell the epoch of a row. pyarrow keeps the Arrow types in the file, but Parquet has its own names
+for the fields inside lists and maps, and no structs without fields: such a struct is stored as a boolean (true where it
+is not NULL). So if columns are nested, their original types are in the metadata (``holdfast.types``: base64 of an Arrow
+schema message).
 
-Invariant: decoding gives back the block bit for bit, so writing it with `write_layer` gives the Arrow file that it was
+Invariant: decoding returns the block bit for bit, so writing it with `write_layer` makes the Arrow file that it was
 encoded from, byte for byte; and for one version of pyarrow the bytes are a function of the rows, the layout and the
 metadata. The name ends with the checksum of the Parquet bytes, which is compared before anything is decoded.
 
@@ -43,15 +43,15 @@ def durable_name(low: int, high: int, first: int, last: int, digest: str, since:
 
 
 def encode_layer(block: Block, layout: Layout, *, epoch: int, metadata: dict[str, str]) -> bytes:
-    """A canonical block as a Parquet file; ``epoch`` stands for the rows' epoch when there are no rows."""
+    """A canonical block as the bytes of a Parquet file; ``epoch`` is the epoch of a layer without rows."""
     batch = as_batch(block, layout, epoch=epoch, metadata=metadata)
     if "_epoch" not in batch.schema.names:
         place = next(i for i, name in enumerate(batch.schema.names) if name.startswith("+"))
         batch = batch.add_column(place, pa.field("_epoch", pa.int64()), pa.array(block.epoch, pa.int64()))
     sink = pa.BufferOutputStream()
     table = _storable(pa.Table.from_batches([batch]))
-    # A third of the time that the defaults take, and no larger: nothing makes a hash smaller, and of keys and values
-    # that rarely repeat a dictionary is wasted work.
+    # This takes a third of the time of the defaults, and files are no larger: hashes do not compress, and dictionaries
+    # of keys and values that rarely repeat are wasted work.
     packed = [field.name for field in table.schema if field.name not in _HASHES]
     integers = [field.name for field in table.schema if field.name not in _HASHES and _is_integer(field.type)]
     pq.write_table(
@@ -69,8 +69,8 @@ def encode_layer(block: Block, layout: Layout, *, epoch: int, metadata: dict[str
 
 
 def decode_layer(data: bytes, name: LayerName, where: str) -> tuple[Block, Layout, dict[str, str]]:
-    """The rows of a durable layer, their layout, and what the writer added to the metadata. LogDamaged if the bytes
-    are not those the name says; ``where`` is how the error names the file."""
+    """The rows of a durable layer, their layout, and the metadata that the writer added. Raises `LogDamaged` if the
+    bytes do not have the checksum in the name, or do not parse; ``where`` names the file in errors."""
     check_bytes(data, name, where)
     try:
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
@@ -89,7 +89,7 @@ def decode_layer(data: bytes, name: LayerName, where: str) -> tuple[Block, Layou
     except (MemoryError, pa.ArrowCancelled) as error:
         raise unreadable(where, error) from error
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        # The bytes are here, and have their checksum: what fails now is their meaning.
+        # The checksum matches, so the bytes are those that were written: their content is wrong.
         raise LogDamaged(f"layer {where} does not read: {error}", path=where) from error
 
 
@@ -98,7 +98,7 @@ def _is_integer(kind: pa.DataType) -> bool:
 
 
 def _storable(table: pa.Table) -> pa.Table:
-    """The same rows in types that Parquet can hold."""
+    """The same rows, in types that Parquet can store; the original types go into the metadata."""
     if not any(pa.types.is_nested(kind) for kind in table.schema.types):
         return table
     arrays = [_recast(canonical(column), _stored_type(column.type)) for column in table.columns]
@@ -107,7 +107,7 @@ def _storable(table: pa.Table) -> pa.Table:
 
 
 def _restored(table: pa.Table) -> pa.Table:
-    """The rows of `_storable` in the types they had, without the metadata that says so."""
+    """The rows of `_storable` in their original types, without the metadata entry for them."""
     metadata = dict(table.schema.metadata or {})
     kept = metadata.pop(_TYPES, None)
     if kept is None:
@@ -122,7 +122,7 @@ def _is_bare(kind: pa.DataType) -> bool:
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:
-    """The type with booleans for structs without fields, however deep."""
+    """The type, with booleans in place of structs without fields, at any depth."""
     if _is_bare(kind):
         return pa.bool_()
     if pa.types.is_struct(kind):
@@ -139,9 +139,9 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A canonical array in a type that differs only in the names inside, in structs without fields, and in the booleans
-    for them."""
-    # Types that differ in the names inside are equal to pyarrow, but not in the bytes of a layer.
+    """A canonical array with another type, which differs only in the names of inner fields, and in structs without
+    fields and the booleans in place of them."""
+    # To pyarrow, types that differ in the names of inner fields are equal; but the bytes of a layer differ.
     if not pa.types.is_nested(kind) and not pa.types.is_nested(array.type):
         return array
     rows, validity = len(array), array.buffers()[0]

@@ -1,40 +1,40 @@
-"""Fencing: one driver at a time drives a flow, and nothing counts that a driver before it still does.
+"""Fencing: one driver at a time drives a flow, and nothing that an earlier driver still does counts.
 
-Five means do it. Each alone guarantees something that the others do not, and is there for a failure of its own:
+Five mechanisms do this. Each guarantees something that the others do not, and is there for its own kind of failure:
 
-* The **lock** (``<log>/lock``, below): of the processes that see a working directory, one has it. It belongs to the
-  process, so it goes when the process dies, however it dies. Failure: a flow is started twice. Limit: a process that
-  hangs keeps it, and drivers with other working directories do not see it.
-* The **lease** (`standby/lease.py`): of the drivers that stand by for each other, on any host, one should lead, and
-  whoever does not renew in time should not. Failure: the leader dies, hangs or is cut off, and nobody is there to
-  decide. Limit: a driver that is paused between its last question and its next write still writes.
-* The **claims** (`log/replica.py`, asked by `runtime/locations.py`): each driver that opens a log gets a term above all
-  before it, written to the log locations. Whoever finds a higher one makes nothing durable and releases nothing any
-  more. Failure: two drivers share the locations and nothing else. Limit: they are asked, so one write may follow a
-  claim; it carries a digest that is not in the history, and is never read.
-* The **generation** of the local layers (``<log>/traces-<n>``, below): the driver that takes the lock from another has
-  the directory of the traces under a new name. Failure: tasks of a driver that lost its lease still write layers.
-  Digests do not help there: tasks know the digests of the last epochs only, and trust what is older.
-* The **term of the host directories** (``<host directory>/<flow>/traces-<term>``, `log/host_paths.py`): the same on
-  hosts with directories of their own, where the driver's lock is not seen. The term is that of the claim.
+* The **lock** (``<log>/lock``, below): one of the processes that see a working directory has it. It belongs to the
+  process, so it is released when the process dies, however it dies. Failure: a flow is started twice. Limit: a process
+  that hangs keeps the lock, and drivers with other working directories do not see it.
+* The **lease** (`standby/lease.py`): of the drivers that stand by for each other, on any host, one should lead, and a
+  driver that does not renew the lease in time should not. Failure: the leader dies, hangs or is cut off, and no person
+  is there to decide. Limit: a driver that is paused between its last check and its next write still writes.
+* The **claims** (`log/replica.py`, checked by `runtime/locations.py`): each driver that opens a log gets a term above
+  all earlier terms, and writes it to the log locations. A driver that finds a higher term stops making epochs durable
+  and releasing input. Failure: two drivers share only the locations. Limit: claims are checked now and then, so a write
+  may follow the claim of another driver; it has a digest that is not in the history, and is never read.
+* The **generation** of the local layers (``<log>/traces-<n>``, below): a driver that takes the lock from another one
+  renames the directory of the traces. Failure: tasks of a driver that lost its lease still write layers. Digests do not
+  help there: tasks know only the digests of the last epochs, and trust older layers.
+* The **term of the host directories** (``<host directory>/<flow>/traces-<term>``, `log/host_paths.py`): the same for
+  hosts with directories of their own, which the driver's lock does not protect. The term is that of the claim.
 
-How they compose, in the order in which a driver opens a flow. It gets the lease, if there is one. It takes the lock,
-from a driver of the same lease even if that one still has it. If it leads by a lease, it renames the generation. It
-claims the locations, reads them after that, and has the host directories renamed to its term. From then on
-`standby/leadership.py` asks for lock and lease before an epoch begins and before it counts; `runtime/replication.py`
-asks for the claims after epochs were made durable and before input is released. Sinks refuse an epoch that they have
-from another driver.
+A driver that opens a flow uses them in this order. It gets the lease, if there is one. It takes the lock; a driver of
+the same lease may still hold it. If it leads by a lease, it renames the generation. It claims the locations, reads them
+after that, and renames the host directories to its term. From then on `standby/leadership.py` checks lock and lease
+before an epoch begins and before it counts; `runtime/replication.py` checks the claims after epochs were made durable
+and before input is released. Sinks refuse an epoch that they have from another driver.
 
-What is not needed: without a lease no generation, since a lock is never taken from a living process then. The lease
-does not replace the lock: it does not keep away a driver that was started without it, or by another. The lock does not
-replace the claims, since it is seen in one working directory only; nor they the lock: who dies takes no claim back.
+Without a lease no generation is needed, since then a lock is never taken from a living process. The lease does not
+replace the lock: it does not stop a driver that was started without a lease, or with another one. The lock does not
+replace the claims, since only processes with the same working directory see it. The claims do not replace the lock: a
+driver that dies does not take its claim back.
 
 **Taking over by renaming.** Directories of traces are numbered, and the highest number counts. A driver takes the
-layers over by renaming the directory to a higher number. Whatever a driver before still writes, it writes by the old
-name: that makes a directory with a lower number, which nobody reads and the next driver removes. A crash before the
-rename has changed nothing, one after it leaves directories to remove. In a working directory a link ``traces`` names
-the one that counts, for people and tools; nothing here goes by it while that one is there. (A flow that never had a
-lease has a directory of that name, which counts while there is none with a number.)
+layers over by renaming the directory to a higher number. An earlier driver still writes under the old name: that makes
+a directory with a lower number, which is never read, and which the next driver removes. A crash before the rename has
+changed nothing; a crash after it leaves directories to remove. In a working directory a link ``traces`` points to the
+directory that counts, for people and tools; this module uses the link only if that directory is gone. (A flow that
+never had a lease has a directory ``traces``, which counts as long as there is none with a number.)
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ _PAUSE = 0.05
 
 _TRACES = re.compile(r"traces-(\d{6,})")
 _OTHERS_FIRST = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
-"""What renaming says if another driver was faster."""
+"""The errors of a rename if another driver was faster."""
 
 
 # -- the lock ---------------------------------------------------------------------------------------------------------
 
 
 def take_lock(log: Path, lease: str | None) -> int:
-    """Take the lock of a working directory: an open file, which holds it until it is closed. From a driver that leads
-    by the same ``lease`` it is taken even if that one has it. `LogBusy` if somebody else has it."""
-    # Somebody who only asks who holds the lock holds it for an instant, too; and it may be taken from one who has it.
+    """Take the lock of a working directory. Returns an open file, which holds the lock until it is closed. The lock is
+    also taken from a driver that holds it by the same ``lease``. Raises `LogBusy` if another process holds it."""
+    # Try several times: a process that only asks who holds the lock holds it for a moment itself.
     return retrying(lambda: _try_lock(log, lease), on=LogBusy, pauses=(_PAUSE,) * (_ATTEMPTS - 1))
 
 
@@ -84,7 +84,7 @@ def is_lock(log: Path, lock: int) -> bool:
 
 
 def lock_holder(log: Path) -> dict[str, Any] | None:
-    """Who holds the lock right now (``pid``, ``host``, ``since``); None if nobody does."""
+    """The process that holds the lock right now (``pid``, ``host``, ``since``); None if none does."""
     try:
         probe = os.open(log / "lock", os.O_RDONLY)
     except FileNotFoundError:
@@ -118,8 +118,8 @@ def _try_lock(log: Path, lease: str | None) -> int:
 
 
 def _seize(log: Path, lease: str) -> int:
-    """Put a new lock in the place of one that a driver of the same lease has, and cannot use any more."""
-    # Not `replace_file`: the file is locked before it has its name, and stays open.
+    """Replace the lock of a driver of the same lease by a new lock, so that the old one does not count any more."""
+    # Not `replace_file`: the file is locked before it gets its name, and stays open.
     with temporary_path(log, "lock") as temporary:
         lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
@@ -143,7 +143,7 @@ def _signed(lock: int) -> dict[str, Any]:
     try:
         held = json.loads(os.pread(lock, 4096, 0))
     except (OSError, ValueError):
-        return {}  # it has the lock, but has not written its name yet
+        return {}  # the holder has the lock, but has not written its name yet
     return held if isinstance(held, dict) else {}
 
 
@@ -162,16 +162,17 @@ def _busy(log: Path, holder: dict[str, Any]) -> LogBusy:
 
 
 def traces_of_log(log: Path) -> Path:
-    """The directory of the traces that counts in a working directory, by its own name; it need not exist."""
+    """The directory of traces that counts in a working directory, not the link to it. It need not exist."""
     if found := _numbered(log):
         return found[-1]
     link = log / "traces"
-    # Where somebody has removed the directory, the link still says which it was.
+    # If the directory was removed, the link still says which one it was.
     return log / os.readlink(link) if link.is_symlink() else link
 
 
 def take_traces(log: Path) -> Path:
-    """Have the traces of a working directory under a new name, which no driver before knows."""
+    """Rename the traces of a working directory to a new name, which no earlier driver knows, and return it. Raises
+    `Fenced` if another driver does so at the same time."""
     found, link = _numbered(log), log / "traces"
     own = log / f"traces-{_number(traces_of_log(log)) + 1:06d}"
     try:
@@ -192,8 +193,9 @@ def take_traces(log: Path) -> Path:
 
 
 def take_over(own: Path) -> None:
-    """Have the traces under the name ``own``, whatever driver had them before, and remove what others have made since.
-    `Fenced` if a later driver has them. FileNotFoundError if they are renamed at the same time: try again."""
+    """Rename the traces to ``own``, whichever driver had them before, and remove directories that earlier drivers have
+    made since. Raises `Fenced` if a later driver has the traces, and FileNotFoundError if they are being renamed right
+    now: then try again."""
     own.parent.mkdir(parents=True, exist_ok=True)
     found = _numbered(own.parent)
     others = [path for path in found if path != own]
@@ -211,18 +213,18 @@ def _fenced(path: Path) -> Fenced:
 
 
 def _numbered(directory: Path) -> list[Path]:
-    """The directories of traces, the one that counts last."""
+    """The directories of traces; the last of them is the one that counts."""
     try:
         names = retrying(lambda: _directories(directory))
     except FileNotFoundError:
         return []
     there = [directory / name for name in names if name == "traces" or _TRACES.fullmatch(name)]
-    # Versions of old renamed ``traces`` to number 0 on the way; where both are there, it was not renamed.
+    # Old versions of Holdfast renamed ``traces`` to number 0 first; if both are there, ``traces`` was not renamed.
     return sorted(there, key=lambda path: (_number(path), path.name == "traces"))
 
 
 def _directories(directory: Path) -> list[str]:
-    # As the listing says: to ask for each may fail, and what cannot be asked for now is not missing.
+    # The types come from the listing: a separate stat may fail, and a failed stat does not mean that it is missing.
     with os.scandir(directory) as entries:
         return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
@@ -233,7 +235,7 @@ def _number(path: Path) -> int:
 
 
 def _point(link: Path, name: str) -> None:
-    # Where tasks of a dead driver have made a directory of that name, it stays until the next driver takes over.
+    # If tasks of a dead driver have made a directory of that name, it stays until the next driver takes over.
     with suppress(IsADirectoryError), temporary_path(link.parent) as temporary:
         os.symlink(name, temporary)
         os.replace(temporary, link)

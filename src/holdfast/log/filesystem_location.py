@@ -1,12 +1,12 @@
 """Locations on any filesystem that pyarrow or fsspec can open: object stores, HDFS, SFTP, memory.
 
-A location holds only its URI, and the function that gives its credentials, if there is one; a process opens the
-filesystem when it first needs it, and does not hand it on (``_Opened`` is not pickled, and not used after a fork).
-``pyarrow.fs`` is asked first: it needs no further packages.
+A location holds only its URI and, if there is one, the function that returns its credentials. A process opens the
+filesystem when it first needs it, and does not pass it on (``_Opened`` is not pickled, and not used after a fork).
+``pyarrow.fs`` is tried first: it needs no further packages.
 
-Blobs become whole in one of three ways. An object store shows an object when its upload is complete. A filesystem with
-a rename gets a hidden file and a rename. The rest are written plainly: that is as whole as they can be, and a torn blob
-is found by its checksum.
+Blobs are made whole in one of three ways. An object store shows an object when its upload is complete. On a filesystem
+with a rename, a hidden file is written and renamed. On any other filesystem a blob is written under its name: then it
+may be torn, and its checksum shows that.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from holdfast.log.location import Entries, Entry, Location, Names, is_inside, re
 from holdfast.reporting import redaction
 
 _ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
-"""Spellings of the same kind of place."""
+"""Schemes that are other spellings of the same kind of place."""
 
 _ARROW_KINDS = frozenset({"s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "mock"})
-"""What pyarrow may open; the rest is fsspec's, with those of installed packages."""
+"""The schemes that pyarrow may open; all others are opened by fsspec and the packages installed for it."""
 
 Infos: TypeAlias = list[arrow_fs.FileInfo]
 Credentials: TypeAlias = Callable[[], Mapping[str, str]]
@@ -43,13 +43,13 @@ Credentials: TypeAlias = Callable[[], Mapping[str, str]]
 
 @dataclass(frozen=True)
 class _Opened:
-    """A filesystem as one process has opened it."""
+    """A filesystem that one process has opened."""
 
     process: int
     files: arrow_fs.FileSystem
     root: str
     is_store: bool
-    """An object store: no directories to make, and blobs appear whole."""
+    """Whether it is an object store: then no directories need be made, and blobs appear whole."""
     rename: Callable[[str, str], None] | None
     refresh: Callable[[], None]
     """Forget cached listings."""
@@ -95,7 +95,7 @@ class FilesystemLocation(Location):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        redaction.shown(self._full)  # this process, too, must know what not to show
+        redaction.shown(self._full)  # this process, too, must learn the credentials that messages must not show
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FilesystemLocation) and self._full == other._full
@@ -116,7 +116,7 @@ class FilesystemLocation(Location):
                 _put(opened.files, hidden, data)
                 self._replace(opened, hidden, target, data)
             except BaseException:
-                with suppress(Exception):  # what went wrong first is what matters
+                with suppress(Exception):  # the first error matters
                     opened.files.delete_file(hidden)
                 raise
 
@@ -125,7 +125,7 @@ class FilesystemLocation(Location):
         try:
             opened.rename(hidden, target)
         except Exception:
-            # Not every filesystem renames onto a file that is there. An equal one is as good; another one must go.
+            # Not every filesystem renames onto an existing file. An equal file may stay; another one must go.
             if not _is_file(opened.files, target):
                 raise
             if _get(opened.files, target) == data:
@@ -185,7 +185,7 @@ class FilesystemLocation(Location):
         self.probe()
 
     def check_bucket(self, opened: _Opened) -> None:
-        """Nothing found is one thing, nowhere to look another: a missing bucket lists like an empty one."""
+        """Raise OSError if the bucket does not exist: a missing bucket lists like an empty one."""
         if isinstance(opened.files, arrow_fs.S3FileSystem):
             bucket = opened.root.split("/")[0]
             if opened.files.get_file_info(bucket).type == arrow_fs.FileType.NotFound:
@@ -193,7 +193,8 @@ class FilesystemLocation(Location):
 
     @contextmanager
     def using(self, operation: str, path: str, *, missing: bool = False) -> Iterator[_Opened]:
-        """The filesystem to do it with; failures of any kind, since plugins raise their own, become StoreErrors."""
+        """Yield the filesystem for an operation. Failures of any class, since plugins raise their own, become
+        `StoreError`; with ``missing``, FileNotFoundError stays one."""
         if not is_inside(path):
             raise refusal(self, operation, path, "the path leads out of the location")
         try:
@@ -204,7 +205,7 @@ class FilesystemLocation(Location):
             raise
         except Exception as error:
             if missing and isinstance(error, FileNotFoundError):
-                # What the filesystem calls the blob may be its whole address.
+                # The filesystem's error may name the blob by its whole address, with credentials.
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from redaction.cause(error)
             reason = said(error).replace(self._full, self._uri)
             raise refusal(self, operation, path, reason) from redaction.cause(error)
@@ -231,7 +232,7 @@ def _open(uri: str) -> _Opened:
 
 
 def _open_with(uri: str, credentials: Mapping[str, str]) -> _Opened:
-    """Open a filesystem with credentials that are not in its URI: S3 by pyarrow's names of them, others by fsspec's."""
+    """Open a filesystem with credentials that are not in its URI: for S3 under pyarrow's names, else under fsspec's."""
     parts = urlsplit(uri)
     if parts.scheme != "s3":
         return _open_with_fsspec(uri, **credentials)
@@ -243,7 +244,7 @@ def _open_with(uri: str, credentials: Mapping[str, str]) -> _Opened:
 
 def _open_with_fsspec(uri: str, **options: str) -> _Opened:
     files, root = fsspec.core.url_to_fs(uri, **options)
-    # The base class "renames" by copying, which is not whole either.
+    # The base class "renames" by copying, which may leave a torn blob, too.
     renames = type(files).mv is not fsspec.AbstractFileSystem.mv
     wrapped = arrow_fs.PyFileSystem(arrow_fs.FSSpecHandler(files))
     rename = files.mv if renames else None
@@ -251,7 +252,7 @@ def _open_with_fsspec(uri: str, **options: str) -> _Opened:
 
 
 def _stores() -> tuple[type, ...]:
-    """The object stores that this build of pyarrow has."""
+    """The classes of object stores that this build of pyarrow has."""
     names = ("S3FileSystem", "GcsFileSystem", "AzureFileSystem")
     return tuple(getattr(arrow_fs, name) for name in names if hasattr(arrow_fs, name))
 

@@ -1,10 +1,10 @@
-"""The history of a log that another process may be running, read again and again: only what was appended since.
+"""The history of a log that another process may be running, followed from outside: only new lines are read.
 
 The stash of a working directory grows by whole lines, and is replaced when the history is folded or another driver
-opens the log. So as long as it is the same file (its inode) and has only grown, the new lines are the new epochs, each
-with its parent's digest; otherwise everything is read anew. Where there are log locations alone, all is read each time.
+opens the log. So as long as it is the same file (its inode) and has only grown, its new lines are the new epochs, each
+with its parent's digest; otherwise everything is read again. If a log has only locations, everything is read each time.
 
-Cost of a look at a log that has not changed: one ``stat``.
+Cost of a read if the log has not changed: one ``stat``.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ class GrowingHistory:
         self._file = self._end = self._written = -1
 
     def read(self) -> tuple[History, bool]:
-        """The history as it is now, and whether it is the one that was read last, with what was appended since."""
+        """The current history, and whether it is the history of the last call, grown in place; False: it is a new
+        object."""
         if self._history is not None and self._follow(self._history):
             return self._history, True
-        # Before it is read: whatever is appended meanwhile is seen again, and recognised.
+        # Look before reading: lines that are appended meanwhile are read again, and recognised.
         self._file, self._end, self._written = self._look()
         self._history = self._read()
         return self._history, False
 
     def _look(self) -> tuple[int, int, int]:
-        """The file, how long it is, and when it was written to."""
+        """The inode of the stash, its length, and its time of change."""
         if self._stash is None:
             return -1, -1, -1
         try:
@@ -47,12 +48,12 @@ class GrowingHistory:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def _follow(self, history: History) -> bool:
-        """Append what the stash has more than before; False if it has to be read anew."""
+        """Append the new lines of the stash to ``history``. Returns False if everything must be read again."""
         file, end, written = self._look()
         if self._stash is None or file < 0 or file != self._file or end < self._end:
             return False
         if end == self._end:
-            return written == self._written  # another file may have got its inode
+            return written == self._written  # else it may be another file with the same inode
         try:
             with open(self._stash, "rb") as opened:
                 if os.fstat(opened.fileno()).st_ino != file:
@@ -64,10 +65,10 @@ class GrowingHistory:
             return False
         for record in records:
             if record.epoch <= history.last and history.digest(record.epoch) == record.digest:
-                continue  # it was appended while the rest was read
+                continue  # it was appended while the history was read
             if record.epoch != history.last + 1 or (history and record.parent != history[-1].digest):
                 return False
             history.append(record)
         self._written = written
-        self._end += text.rfind(b"\n") + 1  # a line without its end is not written yet
+        self._end += text.rfind(b"\n") + 1  # a line without its end is still being written
         return True

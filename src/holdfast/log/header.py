@@ -1,5 +1,5 @@
-"""The header of a log, ``holdfast.json``: its format, and whose log it is. A working directory and a log location have
-the same; so have the other small JSON files in them."""
+"""The header of a log, ``holdfast.json``: its format, and the flow to which it belongs. Working directories and log
+locations have the same header, and their other small JSON files are read and written by the same functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMAT = 3
 """The format that this version writes."""
 
 READABLE = (2, 3)
-"""The formats that it reads. A driver that opens a log of an older one makes it one of its own."""
+"""The formats that this version reads. A driver that opens a log of an older format converts it."""
 
 
 def header_of(flow: str | None) -> dict[str, Any]:
@@ -23,7 +23,8 @@ def header_of(flow: str | None) -> dict[str, Any]:
 
 
 def flow_of(header: dict[str, Any], log: str) -> str:
-    """Whose log it is. LogDamaged if the header does not say, LogFormat if this version does not read that format."""
+    """The name of the flow in a header. Raises `LogDamaged` if the header has none, `LogFormat` if this version does
+    not read the log's format."""
     found, name = header.get("format"), header.get("flow")
     if not isinstance(found, int) or not isinstance(name, str):
         raise LogDamaged(f"log {log}: {FILE} does not say whose log it is", path=f"{log}/{FILE}")
@@ -40,7 +41,7 @@ def flow_of(header: dict[str, Any], log: str) -> str:
 
 
 def check_flow(name: str, flow: str, log: str) -> None:
-    """LogForeign unless the log of ``name`` is the one of ``flow``."""
+    """Raise `LogForeign` unless ``name``, the flow of a log, is ``flow``."""
     if name != flow:
         raise LogForeign(
             f"log {log}: it belongs to flow '{name}', not to '{flow}'; give each flow a log of its own",
@@ -51,12 +52,12 @@ def check_flow(name: str, flow: str, log: str) -> None:
 
 
 def to_text(held: dict[str, Any]) -> str:
-    """A small JSON file, for people to read, too."""
+    """The text of a small JSON file, indented so that people can read it."""
     return json.dumps(held, indent=1) + "\n"
 
 
 def from_text(text: bytes, log: str, file: str) -> dict[str, Any]:
-    """What a small JSON file of a log says. LogDamaged if it does not read."""
+    """The object in a small JSON file of a log. Raises `LogDamaged` if it does not parse."""
     try:
         held = json.loads(text)
     except ValueError as error:

@@ -1,16 +1,16 @@
-"""Where local layers are, on the host that asks.
+"""The directories of local layers on a host.
 
-On one host, a trace's directory is what its path says. On a cluster whose hosts have a directory each
-(``HOLDFAST_LOCAL`` in the environment of the executors), the driver does not know those directories: paths that it
-hands out begin with `SCATTERED`, and every task puts its own host's directory there. A host directory has a name of its
-own, by which the driver tells members apart.
+If all layers are on one host, a trace's directory is its path. On a cluster whose hosts each have a directory of their
+own (``HOLDFAST_LOCAL`` in the environment of the executors), the driver does not know those directories: its paths
+begin with the placeholder `SCATTERED`, and every task replaces that by its own host's directory. A host directory has a
+random name, by which the driver tells members apart.
 
-    <host directory>/member                       its name
-    <host directory>/<flow>/traces-<term>/        the layers that this host has, as the driver of that term knows them
-    <host directory>/<flow>/branches/<name>/traces-<term>/    those of a branch of the flow (`log/branches.py`)
+    <host directory>/member                       the name of the member
+    <host directory>/<flow>/traces-<term>/        the layers that this host has, for the driver of that term
+    <host directory>/<flow>/branches/<name>/traces-<term>/    the layers of a branch of the flow (`log/branches.py`)
 
-A driver of a higher term takes the layers over by renaming their directory (`take`; see `fencing.py`): whatever a
-driver before still writes, it writes by the old name, where nobody reads.
+A driver of a higher term takes the layers over by renaming their directory (`take`; see `fencing.py`): tasks of an
+earlier driver still write under the old name, which is never read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BRANCHES = "branches"
 
 
 class Misplaced(RuntimeError):
-    """A task runs on another member than the one whose layers it needs. It fails, for Spark to try it again."""
+    """A task runs on another member than the one whose layers it needs. It fails, so that Spark tries it again."""
 
     def __init__(self, wanted: str, found: str, why: str = "") -> None:
         at = found or "a host without a directory"
@@ -41,20 +41,21 @@ class Misplaced(RuntimeError):
 
 
 def scattered(local: Path) -> Path:
-    """The working directory ``local``, on whichever host. That of a branch lies in its flow's, as in the log."""
+    """The working directory ``local`` as a path for any host, which begins with `SCATTERED`. The directory of a branch
+    is inside that of its flow, as in the log."""
     if local.parent.name == _BRANCHES:
         return scattered(local.parent.parent) / _BRANCHES / local.name
     return SCATTERED / hashlib.blake2b(str(local.absolute()).encode(), digest_size=8).hexdigest()
 
 
 def traces_of(local: Path, term: int) -> Path:
-    """Where the layers of a flow are, on whichever host, for the driver of a term."""
+    """The directory of a flow's layers for the driver of a term, as a path for any host."""
     return scattered(local) / f"traces-{term:012d}"
 
 
 def take(directory: Path, known: Collection[str] | None = None) -> None:
-    """On a member: have the flow's layers under the name ``directory``, whatever driver had them before. ``known``: the
-    branches that there are (None: that is not known); what is left of others goes."""
+    """On a member: rename the directory of the flow's layers to ``directory``, whichever driver had it before.
+    ``known``: the existing branches; the layers of all others are removed (None: they are not known, and none are)."""
     own = host_path(directory)
     relisted(lambda: take_over(own))  # another attempt of this task may rename it at the same time
     if known is not None:
@@ -64,7 +65,7 @@ def take(directory: Path, known: Collection[str] | None = None) -> None:
 
 
 def host_path(directory: str | Path) -> Path:
-    """A directory as this host has it."""
+    """A directory as a path on this host."""
     path = Path(directory)
     if not path.is_relative_to(SCATTERED):
         return path
@@ -75,7 +76,7 @@ def host_path(directory: str | Path) -> Path:
 
 
 def member() -> str:
-    """The name of this host's directory: drawn by whoever is first there."""
+    """The name of this host's directory, "" if it has none. The first process that asks draws a random name."""
     root = os.environ.get(LOCAL)
     if not root:
         return ""

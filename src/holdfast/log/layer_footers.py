@@ -1,4 +1,4 @@
-"""What the footer of a layer says beside the shape of its rows."""
+"""The entries in the footer of a layer beside the description of its rows."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping
 
 LINEAGE = "holdfast.lineage"
-"""In layers of old: the lineage of epochs. It is not written any more: an epoch that takes thousands of files says so
-in the lineage, once, and not in each of its layers (`log/begun_epochs.py`)."""
+"""In layers of old versions: the lineage of epochs. It is not written any more: the offers of an epoch that takes
+thousands of files are written once, with the lineage, and not to each of its layers (`log/begun_epochs.py`)."""
 
 ANSWERS = "holdfast.answers"
-"""In local layers of an operator that asks outside: what was answered for their part of the key hashes. It is all there
-is of the answers until the driver has said that the epoch is complete."""
+"""In local layers of an operator that calls nondeterministic functions: the answers for the layer's key hashes. They
+are nowhere else until the epoch is complete and its lineage is written."""
 
 
 def answers_footer(answers: Mapping[str, str]) -> dict[str, str]:
-    """The footer of a layer of an operator that asks outside; it says also that nothing was asked."""
+    """The footer entry with the answers for a layer; it is also written if there are none."""
     return {ANSWERS: json.dumps(dict(answers), sort_keys=True, separators=(",", ":"))}

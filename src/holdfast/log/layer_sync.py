@@ -1,4 +1,4 @@
-"""Syncing local layers to the host's disk, where they are, and removing those of traces that are not used any more.
+"""Syncing local layers to the disk of the host that has them, and removing the layers of traces that are not used.
 
 All functions run in tasks, or on each member, and touch only what their arguments name.
 """
@@ -23,14 +23,14 @@ from holdfast.trace.name import LayerName
 
 @dataclass(frozen=True)
 class Unsynced:
-    """A trace whose local layers could not be synced: what a copy holds is durable all the same."""
+    """A trace whose local layers could not be synced. Its copies in locations are durable all the same."""
 
     trace: str
     why: str
 
 
 def sync_all(directories: Sequence[str], after: int) -> list[Unsynced]:
-    """Sync the layers of these traces that are newer than an epoch; those that could not be synced."""
+    """Sync the layers of these traces that end after epoch ``after``. Returns the traces for which that failed."""
     failed = []
     for directory in map(host_path, directories):
         try:
@@ -41,7 +41,7 @@ def sync_all(directories: Sequence[str], after: int) -> list[Unsynced]:
 
 
 def forget_others(directory: Path, kept: Collection[str]) -> None:
-    """Remove the local traces that are not among these."""
+    """Remove the local traces that are not in ``kept``."""
     own = host_path(directory)
     for path in own.iterdir() if own.is_dir() else ():
         if path.is_dir() and path.name not in kept:
@@ -49,7 +49,8 @@ def forget_others(directory: Path, kept: Collection[str]) -> None:
 
 
 def sync_layers(directory: Path, after: int) -> None:
-    """Have the host write a trace's newer layers to its disk, and the directory that names them."""
+    """Sync the layers of a trace that end after epoch ``after``, and their directory. Raises OSError, or `LogError` for
+    a damaged layer."""
     for name in list_layers(directory):
         if name.last > after:
             with suppress(FileNotFoundError):  # merged and removed in the meantime
@@ -68,7 +69,7 @@ def _sync_layer(directory: Path, name: LayerName) -> None:
         pass
     finally:
         os.close(opened)
-    # A sync that is asked for again says that all is well, whatever became of the pages: only new ones can be synced.
+    # A second sync after a failed one reports success although pages may be lost: so the file is written anew.
     data = read_file(path)
     check_bytes(data, name, str(path))
     replace_file(path, data, sync=True)

@@ -1,13 +1,13 @@
-"""The lineage that the places of a log hold: read from all of them, for recovery and for tools that only look.
+"""The lineage in all places of a log, read for recovery and for tools that only look.
 
-A working directory holds it in the stash, a log location in segments. Each place is read by itself; what does not read
-is reported with the place, and takes nothing else away. Which of all the records are the true history is
-`coordinator/true_history.py`'s to say.
+A working directory holds lineage in the stash, a log location in segments. Each place is read by itself; a damaged
+segment or line is reported for its place, and the rest of the place is still read. `coordinator/true_history.py`
+decides which of all the records are the true history.
 
-A record has its parent's digest, so where no record lacks its parent the newest one stands for all epochs up to it: of
-a segment whose last digest the stash knows, the name says enough, and it is not read.
+A record has its parent's digest, so if no record lacks its parent, the newest record vouches for all epochs up to it.
+So a segment whose last digest the stash knows is not read: its name is enough.
 
-A flow may be running meanwhile. A segment that is gone was merged, and is in the next listing.
+The flow may be running meanwhile. A segment that has disappeared was merged, and its epochs are in the next listing.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class Damage:
-    """A line of the stash, or a segment (``line`` is 0), that does not read."""
+    """A line of the stash, or a segment (``line`` is 0), that is damaged."""
 
     path: str
-    """Inside its place."""
+    """The path of the file, relative to its place."""
 
     why: str
     line: int = 0
@@ -41,12 +41,12 @@ class Damage:
 
 @dataclass
 class FoundLineage:
-    """The lineage that a place holds: the records that read, and what does not."""
+    """The lineage that a place holds: the records that were read, and the damage."""
 
     records: list[Lineage] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
     last: int = -1
-    """The last epoch of which there is a record, in any history, or a segment that was not read."""
+    """The last epoch of any record, in any history, or of a segment that was not read."""
 
     def upto(self, history: History) -> int:
         """The last epoch up to which the records hold this history without a gap."""
@@ -57,13 +57,13 @@ class FoundLineage:
         return -1 if isinstance(missing, Folded) else missing.epoch - 1
 
     def newest(self, history: History) -> int:
-        """The last epoch of this history of which there is a record."""
+        """The last epoch of this history that has a record here; -1 if none has."""
         true = {lineage.digest for lineage in history}
         return max((record.epoch for record in self.records if record.digest in true), default=-1)
 
 
 Reader: TypeAlias = Callable[[Collection[str]], FoundLineage]
-"""Reads a place. Of files whose last digest is among those that it is given, the name is enough."""
+"""Reads a place. Segments whose last digest is in the argument are not read: their names are enough."""
 
 
 def read_working(stash: Path) -> FoundLineage:
@@ -74,7 +74,7 @@ def read_working(stash: Path) -> FoundLineage:
 
 
 def read_location(replica: Replica, known: Collection[str] = ()) -> FoundLineage:
-    """The lineage in a log location. `StoreError` or FileNotFoundError if it cannot be read now."""
+    """The lineage in a log location. Raises `StoreError` or FileNotFoundError if it cannot be read now."""
     return relisted(lambda: _read_segments(replica, known))
 
 
@@ -95,8 +95,8 @@ def _read_segments(replica: Replica, known: Collection[str]) -> FoundLineage:
 def read_places(
     working: Mapping[K, Reader], locations: Mapping[K, Reader], unreachable: dict[K, Exception] | None = None
 ) -> dict[K, FoundLineage]:
-    """The lineage in all places. A place that cannot be read is put into ``unreachable``; without that, it is an
-    error."""
+    """The lineage in all places. A place that cannot be read is put into ``unreachable``, if that is given; else its
+    error is raised."""
     found = {place: read(()) for place, read in working.items()}
     records = records_of(found.values())
     whole = not orphans(records) and not any(each.damaged for each in found.values())
@@ -117,7 +117,7 @@ def records_of(found: Iterable[FoundLineage]) -> list[Lineage]:
 
 
 def orphans(records: Sequence[Lineage]) -> list[Lineage]:
-    """Records whose parent is in none of the places, the first first."""
+    """Records whose parent was not found in any place, in order of epochs. Records up to a base need no parent."""
     known = {record.digest for record in records}
     folded = max((record.epoch for record in records if isinstance(record, Folded)), default=-1)
     lost = [
@@ -129,7 +129,7 @@ def orphans(records: Sequence[Lineage]) -> list[Lineage]:
 
 
 def _digests(records: Iterable[Lineage]) -> frozenset[str]:
-    """The digests of these epochs, and of those that were folded."""
+    """The digests of these records, and the digests that bases keep of folded epochs."""
     ends = (digest for record in records if isinstance(record, Folded) for digest in record.ends.values())
     return frozenset({record.digest for record in records} | set(ends))
 

@@ -1,8 +1,8 @@
-"""Local layers shared by two directories of traces: hard links, so that nothing is copied and neither needs the other.
+"""Local layers shared by two directories of traces, as hard links: nothing is copied, and neither needs the other.
 
-A layer never changes, and each directory removes its own names: the bytes go when the last name does. A layer that
-reaches beyond the epoch at which the second directory begins is linked under a name that says so (`LayerName.until`).
-Where the filesystem has no links, files are copied.
+A layer never changes, and each directory removes its own names: the bytes are freed when the last name is removed. A
+layer that reaches beyond the epoch at which the second directory begins is linked under a name that ends at that epoch
+(`LayerName.until`). If the filesystem has no links, files are copied.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from holdfast.trace.name import LayerName
 
 
 def layers_until(names: Collection[LayerName], digests: Mapping[int, str], root: int) -> dict[LayerName, LayerName]:
-    """The layers of a history (its digests by epoch) that hold something of it up to ``root``, each as of there: the
-    name that it has then → the name that it has."""
+    """The layers of a history (``digests``: epoch → digest) that hold epochs up to ``root``: name of the layer cut at
+    ``root`` → name of the layer."""
     found = {}
     for name in names:
         if name.first <= root and digests.get(name.last) == name.digest:
@@ -34,8 +34,8 @@ def layers_until(names: Collection[LayerName], digests: Mapping[int, str], root:
 def link_traces(
     source: Path, target: Path, digests: Mapping[int, str], root: int, traces: Collection[str] | None = None
 ) -> None:
-    """On a member: begin a directory of traces with the layers of another one as of epoch ``root``. ``traces``: those
-    to link (None: all). What is in ``target`` already goes."""
+    """On a member: make ``target`` a directory of traces with the layers of ``source`` as of epoch ``root``.
+    ``traces``: the traces to link (None: all). Anything that is in ``target`` before is removed."""
     own, other = host_path(source), host_path(target)
     shutil.rmtree(other, ignore_errors=True)
     other.mkdir(parents=True)
@@ -43,12 +43,12 @@ def link_traces(
         if trace.is_dir() and (traces is None or trace.name in traces):
             (other / trace.name).mkdir()
             while not _link_layers(trace, other / trace.name, digests, root):
-                pass  # layers were merged beside us: those that replace them are there now
+                pass  # layers were merged in the meantime: list again, to find the layers that replace them
 
 
 def hand_over(source: Path, target: Path, traces: Collection[str], digests: Mapping[tuple[int, str], str]) -> None:
-    """On a member: link the layers of some traces of one history into the directory of another one that took the same:
-    ``digests`` says of each epoch and its digest in the one which digest it has in the other."""
+    """On a member: link layers of some traces into the directory of another history that took the same input.
+    ``digests``: epoch and its digest in the first history → its digest in the other."""
     own, other = host_path(source), host_path(target)
     for trace in traces:
         (other / trace).mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def hand_over(source: Path, target: Path, traces: Collection[str], digests: Mapp
 
 
 def _link_layers(source: Path, target: Path, digests: Mapping[int, str], root: int) -> bool:
-    """Link what a listing says; whether all of it was still there."""
+    """Link the layers of a listing. Returns False if one of them was removed in the meantime."""
     for part, name in layers_until(list_layers(source), digests, root).items():
         try:
             _link(source / name.text(), target / part.text())

@@ -1,22 +1,23 @@
-"""Places that hold durable copies of a log: named blobs in directories, whatever is beneath.
+"""Log locations: places that hold durable copies of a log, as named blobs in directories, on any filesystem.
 
-A location is a plain value: it can be pickled and sent to a task, and opens what it needs where it is used. Paths are
+A location is a plain value: it can be pickled and sent to a task, and opens connections where it is used. Paths are
 relative, with forward slashes.
 
-Invariant: a blob is whole or not there, and what ``write`` returned from stays. A local directory gets it from a hidden
-name, a sync, a rename and a sync of the directory; an object store shows a blob when its upload is complete; other
-filesystems get it from a rename where they have one. Hidden names (``.….tmp``) are what a crash left; nobody lists
-them. One writer may overwrite another's blob, by an equal one or, for the few small files that change, by a newer one.
+Invariant: a blob is whole or not there, and a blob whose ``write`` has returned stays. A local directory achieves that
+with a hidden name, a sync, a rename and a sync of the directory; an object store shows a blob when its upload is
+complete; other filesystems use a rename if they have one. Files with hidden names (``.….tmp``) are left by crashes, and
+are not listed. A writer may overwrite another writer's blob, with an equal blob or, for the few small files that
+change, with a newer one.
 
-All methods may be called at once, from several threads of the driver and from tasks on several hosts: the flow's
+All methods may be called concurrently, from several threads of the driver and from tasks on several hosts: the flow's
 background threads copy and remove, tasks fetch, and another driver may be using the same place. The thread that runs
-an epoch waits for a location only when the flow is opened, recovers something that was lost, or has a strategy that
-waits for copies (`guarantees/strategies.py`). How often: a round of copying, every few seconds, lists, writes and
-removes; a place that fails is asked again after 1, 2, 4 … 30 seconds. Nothing is promised about the order of calls, nor
-that one is not made twice.
+an epoch waits for a location only when the flow is opened, when something lost is recovered, or if the strategy waits
+for copies (`guarantees/strategies.py`). How often: a round of copying, every few seconds, lists, writes and removes; a
+place that fails is tried again after 1, 2, 4 … 30 seconds. Not guaranteed: the order of calls, and that a call is not
+made twice.
 
-Everything that fails is a `StoreError` that names the place, the operation, the path and the likely fix; only a blob
-that is not there is FileNotFoundError. A name for people (``uri``) has no credentials in it, nor has any error.
+Every failure is a `StoreError` that names the place, the operation, the path and the likely fix; only a blob that is
+not there is FileNotFoundError. The name for people (``uri``) has no credentials in it, nor has any error.
 """
 
 from __future__ import annotations
@@ -59,63 +60,68 @@ class Entry:
 
 Entries: TypeAlias = list[Entry]
 Names: TypeAlias = list[str]
-# Inside the classes below, ``list`` is a method.
+# These aliases exist because ``list`` is a method inside the classes below.
 
 
 class Location(ABC):
-    """A place that holds named blobs. Give one of your own to ``hf.Flow(log=…)``. It must be picklable."""
+    """A place that holds named blobs. You may give an object of your own subclass to ``hf.Flow(log=…)``. It must be
+    picklable."""
 
     @property
     @abstractmethod
     def uri(self) -> str:
-        """How the place is named to people, without credentials. Always the same for the same place: messages and the
-        status of a flow tell locations apart by it."""
+        """The name of the place for people, without credentials. It must always be the same for the same place:
+        messages and the status of a flow tell locations apart by it."""
 
     @abstractmethod
     def write(self, path: str, data: bytes) -> None:
-        """Write a blob, whole or not at all; durable when this returns. After an error it may be there or not. Two
-        writers of one path write the same bytes, but for the few small files that change: there the later one wins."""
+        """Write a blob, whole or not at all; it must be durable when this returns. After an error it may be there or
+        not. Two writers of one path write the same bytes, except for the few small files that change: there the later
+        write wins."""
 
     @abstractmethod
     def read(self, path: str) -> bytes:
-        """A blob; FileNotFoundError if it is not there. Damage is not for the location to find: callers check."""
+        """Return a blob. Raise FileNotFoundError if it is not there. The location need not find damage: callers
+        check."""
 
     @abstractmethod
     def list(self, directory: str) -> Entries:
-        """The blobs directly in a directory, by name; none if there is no such directory. A blob that is written or
-        removed meanwhile may be among them or not; one whose `write` returned before the call is."""
+        """Return the blobs directly in a directory, sorted by name; none if there is no such directory. A blob that is
+        written or removed meanwhile may be among them or not; a blob whose `write` returned before the call must be."""
 
     @abstractmethod
     def directories(self, directory: str) -> Names:
-        """The names of the directories in a directory. An empty one may be among them, or not."""
+        """Return the names of the directories in a directory. Empty directories may be among them, or not."""
 
     @abstractmethod
     def remove(self, path: str) -> None:
-        """Remove a blob, if it is there. After a crash of the host it may be back."""
+        """Remove a blob, if it is there. After a crash of the host the blob may be back."""
 
     @abstractmethod
     def move(self, path: str, to: str) -> None:
-        """Set a blob aside; FileNotFoundError if it is not there. After an error it may be in both places."""
+        """Move a blob to another path. Raise FileNotFoundError if it is not there. After an error it may be at both
+        paths."""
 
     @abstractmethod
     def check(self) -> None:
-        """Raise `StoreError` at once if blobs cannot be written, read and removed here. Makes a local directory.
-        Called when a flow is opened, on the driver alone."""
+        """Raise `StoreError` if blobs cannot be written, read and removed here. A local directory is made if it is
+        missing. Called when a flow is opened, on the driver only."""
 
     def probe(self) -> None:
-        """Write, read and remove a blob that nobody lists."""
+        """Write, read and remove a blob with a hidden name."""
         name = temporary_name("check")
         self.write(name, b"holdfast")
         self.read(name)
         self.remove(name)
 
     def local(self) -> Path | None:
-        """The directory, if it is on a local disk; None (the default) if not. Asked on the driver, now and then."""
+        """Return the directory if the location is on a local disk; None (the default) if it is not. Called on the
+        driver, now and then."""
         return None
 
     def identity(self) -> str:
-        """A text that is the same for all spellings of one place, as far as that can be told without opening it. It has
-        no credentials in it. Asked when a flow is declared: the same place twice is refused."""
+        """Return a text that is the same for all spellings of one place, as far as that can be told without opening it,
+        and that has no credentials in it. Called when a flow is declared: the same place twice is refused."""
         return self.uri
 
     def __repr__(self) -> str:
@@ -123,7 +129,8 @@ class Location(ABC):
 
 
 def open_location(place: str | os.PathLike[str] | Location) -> Location:
-    """The location of a path, of a ``file://`` URI, or of a URI that pyarrow or fsspec can open."""
+    """The location for a path, a ``file://`` URI, or a URI that pyarrow or fsspec can open. Raises `StoreError` if the
+    place cannot be one."""
     if isinstance(place, Location):
         return place
     if not isinstance(place, str | os.PathLike):
@@ -135,7 +142,7 @@ def open_location(place: str | os.PathLike[str] | Location) -> Location:
     if not text:
         raise StoreError("location '': it is empty; give a directory or a URI", location="")
     if isinstance(place, str):
-        redaction.shown(text)  # whatever is said of it from here on does not show its credentials
+        redaction.shown(text)  # from here on no message shows the credentials in the URI
         if re.match(r"[\w+.:-]+://", text) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text):
             raise StoreError(
                 f"location {redaction.shown(text)}: no such kind of place is known; check the part before ://",
@@ -157,7 +164,7 @@ def open_location(place: str | os.PathLike[str] | Location) -> Location:
             f"location {text}: did you mean {text.replace(':/', '://', 1)}? A directory of that name is ./{text}",
             location=text,
         )
-    # Most flows keep their copies in directories; they need not load what speaks to the rest of the world.
+    # Most flows keep their copies in directories, and need not load the libraries of other filesystems.
     from holdfast.log.filesystem_location import FilesystemLocation
 
     return FilesystemLocation(text)
@@ -166,10 +173,11 @@ def open_location(place: str | os.PathLike[str] | Location) -> Location:
 def location(address: str, *, credentials: Credentials | None = None) -> Location:
     """A place for a flow's log: ``log=hf.location("s3://bucket/log", credentials=provider)``.
 
-    ``credentials`` is called with nothing, once in every process that opens the place (the driver and the Python
-    workers), and returns what the filesystem wants: for ``s3://`` pyarrow's names (``access_key``, ``secret_key``,
-    ``session_token``), for other addresses the options of their fsspec filesystem. It travels to workers as pickled
-    code, never as a setting or a job property, so have it read a file, the environment or a secret store *there*.
+    ``credentials`` is called without arguments, once in every process that opens the place (the driver and the Python
+    workers). It returns the options that the filesystem needs: for ``s3://`` pyarrow's names (``access_key``,
+    ``secret_key``, ``session_token``), for other addresses the options of their fsspec filesystem. The function is sent
+    to workers as pickled code, never as a setting or a job property; so let it read a file, the environment or a secret
+    store when it is called, in the process that calls it.
     """
     arguments.path("location", "address", address)
     if credentials is None:
@@ -185,7 +193,7 @@ def location(address: str, *, credentials: Credentials | None = None) -> Locatio
 
 
 def refusal(location: Location, operation: str, path: str, reason: str, **fields: object) -> StoreError:
-    """The error of an operation."""
+    """The `StoreError` for a failed operation on a location."""
     subject = f" {path}" if path else ""
     return StoreError(
         f"location {location.uri}: cannot {operation}{subject}: {reason}",
@@ -197,7 +205,7 @@ def refusal(location: Location, operation: str, path: str, reason: str, **fields
 
 
 def is_inside(path: str) -> bool:
-    """Whether a relative path stays in its location."""
+    """Whether a path is relative and stays inside its location."""
     return not path.startswith("/") and ".." not in path.split("/")
 
 
@@ -208,7 +216,7 @@ class LocalLocation(Location):
     path: Path
 
     def __post_init__(self) -> None:
-        # Tasks run in other working directories.
+        # Made absolute, since tasks run in other working directories.
         object.__setattr__(self, "path", Path(os.path.abspath(os.path.expanduser(self.path))))
 
     @property
@@ -277,7 +285,7 @@ class LocalLocation(Location):
 
     @contextmanager
     def _doing(self, operation: str, path: str, *, missing: bool = False) -> Iterator[None]:
-        """Failures become StoreErrors; that a blob is not there stays what it is if ``missing``."""
+        """Turn failures into `StoreError`; with ``missing``, FileNotFoundError stays as it is."""
         if not is_inside(path):
             raise refusal(self, operation, path, "the path leads out of the location")
         try:
@@ -286,6 +294,6 @@ class LocalLocation(Location):
             if missing and isinstance(error, FileNotFoundError):
                 raise
             reason = said(error)
-            if isinstance(error, FileExistsError):  # of mkdir: what is there is a file
+            if isinstance(error, FileExistsError):  # raised by mkdir: there is a file in place of a directory
                 reason = f"{error.filename} is a file, and must be a directory; remove it, or choose another place"
             raise refusal(self, operation, path, reason, errno=error.errno) from error

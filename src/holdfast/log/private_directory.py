@@ -1,8 +1,8 @@
-"""A directory that nobody but this user can have prepared: for working files that have no place of the user's choice.
+"""A directory that no other user can have prepared, for working files for which the user has not chosen a place.
 
-Whoever can write to a directory can put a link there under a name that is known beforehand, and have us write through
-it. So the directory is in the user's own state directory, each part that Holdfast makes has mode 0700, and none is used
-that is a link, or belongs to somebody else, or that others may write to.
+A user who can write to a directory can put a link there under a name that is known in advance, and make Holdfast write
+through the link. So the directory is in the user's own state directory, each part of it that Holdfast makes has mode
+0700, and a part is refused if it is a link, belongs to another user, or is writable for others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from holdfast.foundation.os_errors import fix
 
 
 def state_directory() -> Path:
-    """Where this user's programs keep their state: ``$XDG_STATE_HOME/holdfast`` or ``~/.local/state/holdfast``."""
+    """Holdfast's directory in the user's state directory: ``$XDG_STATE_HOME/holdfast`` or ``~/.local/state/holdfast``.
+    Raises `LogError` if the user has neither."""
     given = os.environ.get("XDG_STATE_HOME", "")
     base = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~")) / ".local" / "state"
     if not base.is_absolute():
@@ -29,8 +30,8 @@ def state_directory() -> Path:
 
 
 def make_private(directory: Path, base: Path) -> None:
-    """Make ``directory``, and each directory between ``base`` and it, for this user alone; LogError if one that is
-    there cannot be trusted. What is above ``base`` is made if it is missing, and is the user's own affair."""
+    """Make ``directory``, and each directory between ``base`` and it, for this user alone. Raises `LogError` if one of
+    them exists and cannot be trusted. Directories above ``base`` are made if they are missing, and not checked."""
     try:
         base.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in (base, *(base / path for path in reversed(directory.relative_to(base).parents)), directory):

@@ -1,14 +1,14 @@
 """A log location: one complete, self-sufficient copy of a flow's log, in any place that holds blobs.
 
     <location>/holdfast.json                              {"format": 3, "flow": "revenue"}
-    <location>/collections.json                           what the flow keeps; for tools that only read
-    <location>/roster/<term>-<count>-<location>.json      which locations the log has, and which one this is
-    <location>/claims/<term>-<owner>.json                 which driver claims the log; the highest wins
+    <location>/collections.json                           the flow's collections; for tools that only read
+    <location>/roster/<term>-<count>-<location>.json      the locations of the log, and the identity of this one
+    <location>/claims/<term>-<owner>.json                 the driver that claims the log; the highest claim wins
     <location>/lineage/<first>-<last>-<digest>.jsonl      segments of the lineage
     <location>/layers/<trace>/<layer>.parquet             durable layers
-    <location>/damaged/<trace>/<layer>.parquet            what did not have its checksum, set aside
+    <location>/damaged/<trace>/<layer>.parquet            layers whose checksum did not match, set aside
 
-Everything is written whole, under a name that says what it is, and never changed; only the two small JSON files are
+Every file is written whole, under a name that says what it holds, and never changed; only the two small JSON files are
 replaced. So no write needs a lock or a protocol: two drivers that write at once write different names.
 """
 
@@ -38,15 +38,15 @@ _SEGMENT = re.compile(r"(\d{12,})-(\d{12,})-([0-9a-f]{16})\.jsonl")
 _ROSTER = re.compile(r"(\d{12,})-(\d{6,})-([0-9a-f]{16})\.json")
 _CLAIM = re.compile(r"(\d{12,})-([0-9a-f]{16})\.json")
 _SEGMENTS = 8
-"""So many segments of the lineage are merged into one."""
+"""The number of segments of the lineage from which on they are merged."""
 
 
 SECOND_LOOK = (0.0,)
-"""Damage counts if it is there whenever it is looked at: a connection that breaks off, or memory that errs, is not
-damage of the file."""
+"""Pauses before reading again, in seconds. A file counts as damaged only if a second read finds damage, too: a broken
+connection or a memory error is not damage of the file."""
 
 AtOnce = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
-"""Calls a function on all items, at once if it can."""
+"""Calls a function on all items, concurrently if it can, and returns the results in order."""
 
 
 def in_turn(work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -71,19 +71,19 @@ class Segment:
 
 
 class Replica:
-    """One location, as a log."""
+    """The copy of a log in one location."""
 
     def __init__(self, location: Location) -> None:
         self.location = location
         self.identity = ""
-        """Which location it is (`coordinator/roster.py`), as it was seen last; none if it has none."""
+        """The identity of the location (`coordinator/roster.py`) at the last look; "" if it has none."""
 
         self.roster_version: Version = (-1, -1)
         self.torn: list[Segment] = []
         """Segments of the lineage that were read and do not hold what their names say."""
 
         self._segments: list[Segment] = []
-        """Those that were there when it was last looked at."""
+        """The segments that were there at the last look (`holding`)."""
 
     def __repr__(self) -> str:
         return f"Replica({self.location.uri})"
@@ -91,12 +91,13 @@ class Replica:
     # -- whose it is ------------------------------------------------------------------------------------------------
 
     def open(self, flow: str) -> None:
-        """Make sure that the location can be used and is this flow's."""
+        """Make sure that the location can be used and belongs to this flow. A new location gets a header. Raises
+        `StoreError`, `LogForeign` or `LogFormat`."""
         self.location.check()
         try:
             name = self.flow()
         except LogDamaged:
-            name = None  # a torn write: the rest of the log says by its digests whose it is
+            name = None  # the header is torn; the digests in the rest of the log tell which flow it belongs to
         if name is None:
             self._write_json(header.FILE, header.header_of(flow))
             return
@@ -105,7 +106,7 @@ class Replica:
             self._write_json(header.FILE, header.header_of(flow))
 
     def flow(self) -> str | None:
-        """Whose log it is; None if there is none."""
+        """The name of the flow whose log this is; None if there is no log."""
         said = self._json(header.FILE)
         return None if said is None else header.flow_of(said, self.location.uri)
 
@@ -119,11 +120,11 @@ class Replica:
         return self._json("collections.json") or {}
 
     def write_rates(self, rates: dict[str, float]) -> None:
-        """Say how fast the flow is (`coordinator.forecast`)."""
+        """Keep the measured rates of the flow (`coordinator.forecast`)."""
         self._write_json("rates.json", dict(rates))
 
     def read_rates(self) -> dict[str, Any]:
-        """How fast the flow was; nothing if that was never measured."""
+        """The rates that were kept last; empty if none were."""
         return self._json("rates.json") or {}
 
     def _json(self, path: str) -> dict[str, Any] | None:
@@ -138,14 +139,15 @@ class Replica:
     # -- which location it is ---------------------------------------------------------------------------------------
 
     def identify(self) -> list[tuple[Version, str]]:
-        """Look which location this is; the rosters that are there, the newest first."""
+        """Find the identity of this location and the version of its roster. Returns version and identity of all rosters
+        that are there, the newest first."""
         found = [_ROSTER.fullmatch(entry.name) for entry in self.location.list("roster")]
         there = sorted((((int(each[1]), int(each[2])), each[3]) for each in found if each), reverse=True)
         self.roster_version, self.identity = there[0] if there else ((-1, -1), "")
         return there
 
     def read_roster(self) -> Roster | None:
-        """The newest roster that is there, and reads."""
+        """The newest roster that can be read; None if there is none."""
         for version, identity in self.identify():
             with suppress(LogDamaged, FileNotFoundError, KeyError, TypeError, ValueError):
                 held = self._json(_roster_path(version, identity)) or {}
@@ -154,7 +156,7 @@ class Replica:
         return None
 
     def write_roster(self, roster: Roster, identity: str) -> None:
-        """Have this be the location ``identity`` of a log with this roster."""
+        """Write a roster, and make this the location ``identity``. Older rosters are removed."""
         said = {"min_replicas": roster.min_replicas, "locations": dict(roster.locations)}
         self._write_json(_roster_path(roster.version, identity), said)
         for version, other in self.identify():
@@ -169,7 +171,7 @@ class Replica:
         return sorted(Claim(int(match[1]), match[2]) for match in found if match)
 
     def claim(self, claim: Claim, said: dict[str, Any]) -> None:
-        """Claim the log; claims of drivers before are removed."""
+        """Claim the log; the claims of earlier drivers are removed."""
         self._write_json(_claim_path(claim), said)
         for other in self.claims():
             if other < claim:
@@ -185,7 +187,7 @@ class Replica:
         return sorted(segment for segment in found if segment is not None)
 
     def read_segment(self, segment: Segment) -> list[Lineage]:
-        """The lineages of a segment. LogDamaged if it does not hold what its name says."""
+        """The records of a segment. Raises `LogDamaged` if it does not hold what its name says."""
         path = f"lineage/{segment.text()}"
 
         def read() -> list[Lineage]:
@@ -200,22 +202,22 @@ class Replica:
             raise LogDamaged(f"log {self.location.uri}: {path}: {error}", path=path) from None
 
     def write_lineage(self, lineages: Sequence[Lineage]) -> None:
-        """Add a segment."""
+        """Write these records as a new segment."""
         path = f"lineage/{Segment(_first(lineages), lineages[-1].epoch, lineages[-1].digest).text()}"
         try:
             self.location.write(path, to_lines(lineages))
         except StoreError:
             with suppress(StoreError):
-                # What a failed write left must not be counted as a copy.
+                # A blob that a failed write left must not count as a copy.
                 self.location.remove(path)
             raise
 
     def merge_lineage(self, history: History, at_once: AtOnce = in_turn) -> None:
-        """Keep the number of segments small: if the last look saw many, the newest ones become one, as large as those
-        before allow. Those of other histories stay for as long as their epochs may matter to somebody: they are
-        small."""
+        """Keep the number of segments small: if there were many at the last look, the newest ones become one segment,
+        together with each older one that is less than twice as large. Segments of other histories stay, since they are
+        small and recovery may need their epochs."""
         mine = [segment for segment in self._segments if _is_of(segment, history)]
-        # Segments that lie behind the history's base are replaced by it, with what follows.
+        # Segments that end before the history's base are replaced by one with the base and the epochs after it.
         folded = bool(mine) and history.base is not None and min(segment.last for segment in mine) < history.base.epoch
         if len(mine) < _SEGMENTS and not folded:
             return
@@ -237,13 +239,13 @@ class Replica:
         at_once(lambda segment: self.location.remove(f"lineage/{segment.text()}"), merged)
 
     def ends(self) -> set[int]:
-        """The last epochs of the segments that there were when it was last looked at."""
+        """The last epoch of each segment that was there at the last look."""
         return {segment.last for segment in self._segments}
 
     # -- layers -----------------------------------------------------------------------------------------------------
 
     def layers(self, trace: str) -> dict[LayerName, int]:
-        """All durable layers of a trace, of any history."""
+        """Layer → bytes, for all durable layers of a trace, of any history."""
         found = ((LayerName.parse_durable(entry.name), entry.size) for entry in self.location.list(f"layers/{trace}"))
         return {name: size for name, size in found if name is not None}
 
@@ -251,7 +253,7 @@ class Replica:
         return self.location.directories("layers")
 
     def holding(self, history: History, traces: Sequence[str], at_once: AtOnce = in_turn) -> Holding:
-        """What of this history it holds, from names alone."""
+        """What the location holds of this history, from names alone."""
         looks: list[Callable[[], Any]] = [
             self.identify, self.segments, *(partial(self.layers, trace) for trace in traces)
         ]  # fmt: skip
@@ -276,7 +278,7 @@ class Replica:
         self.location.remove(layer_path(trace, name))
 
     def set_aside(self, trace: str, name: LayerName) -> None:
-        """A damaged layer counts no more; it is kept, and looked at again when the flow is opened."""
+        """Move a damaged layer out of use. It is kept, and checked again when the flow is opened."""
         with suppress(FileNotFoundError):
             self.location.move(layer_path(trace, name), f"damaged/{trace}/{name.durable()}")
 
@@ -290,7 +292,7 @@ class Replica:
         ]
 
     def put_back(self, trace: str, name: LayerName) -> bool:
-        """Have a layer that was set aside count again if it has its checksum after all; whether it has."""
+        """Put a layer that was set aside back into use if its checksum matches after all. Returns whether it does."""
         path = f"damaged/{trace}/{name.durable()}"
         try:
             check_bytes(self.location.read(path), name, path)
@@ -305,7 +307,7 @@ def layer_path(trace: str, name: LayerName) -> str:
 
 
 def is_true(name: LayerName, history: History) -> bool:
-    """Whether a layer is of this history: it carries the digest of its last epoch."""
+    """Whether a layer belongs to this history: its name has the digest of its last epoch there."""
     return history.digest(name.last) == name.digest
 
 
@@ -330,7 +332,7 @@ def _roster_path(version: Version, identity: str) -> str:
 
 
 def _first(lineages: Sequence[Lineage]) -> int:
-    """The first epoch that these records are about."""
+    """The first epoch of these records; a base stands for all epochs from 0 on."""
     return 0 if isinstance(lineages[0], Folded) else lineages[0].epoch
 
 

@@ -1,12 +1,13 @@
-"""Named snapshots of a log: an epoch that has a name, kept by the working directory and by each location.
+"""Named snapshots of a log: an epoch with a name, in a file in the working directory and in each location.
 
     snapshots/<name>.json      {"name", "epoch", "digest", "flow", "traces", "collections"}
 
-An epoch is a consistent cut of the whole flow: all traces as of it, the lineage up to it, and in that what was taken of
-each source; whatever else a source has is in flight. So a snapshot costs a name. What the name does is to hold back
-compaction and folding (`coordinator/copy_rounds.py`): the epoch stays readable in every trace until it is removed.
+An epoch is a consistent cut of the whole flow: all traces as of it, and the lineage up to it with the offers that were
+taken from each source; any other input is in flight. So taking a snapshot costs only the file. The snapshot holds back
+compaction and folding (`coordinator/copy_rounds.py`): the epoch stays readable in every trace until the snapshot is
+removed.
 
-A snapshot is there if any place has its file, which is written whole or not at all.
+A snapshot exists if any place has its file, which is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from holdfast.log.location import Location
 
 DIRECTORY = "snapshots"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""What a name may be: it becomes that of a file."""
+"""The allowed names: a name becomes the name of a file."""
 
 
 @dataclass(frozen=True)
 class NamedEpoch:
-    """A snapshot, as its file says it."""
+    """A snapshot: the content of its file."""
 
     name: str
     epoch: int
     digest: str
     flow: str
     traces: tuple[str, ...]
-    """What the flow kept then."""
+    """The traces of the flow when the snapshot was taken."""
 
     collections: dict[str, Any] = field(repr=False, compare=False, default_factory=dict)
-    """``collections.json`` as it was."""
+    """The content of ``collections.json`` when the snapshot was taken."""
 
     def to_bytes(self) -> bytes:
         return header.to_text(asdict(self)).encode()
@@ -58,7 +59,7 @@ def path_of(name: str) -> str:
 
 
 def read_snapshots(location: Location) -> dict[str, NamedEpoch]:
-    """The snapshots that a location has; a file that does not read is left out."""
+    """The snapshots that a location has. A file that does not parse is left out."""
     found = {}
     for entry in location.list(DIRECTORY):
         if entry.name.endswith(".json") and not entry.name.startswith("."):
@@ -70,7 +71,7 @@ def read_snapshots(location: Location) -> dict[str, NamedEpoch]:
 
 
 def read_local(directory: Path) -> dict[str, NamedEpoch]:
-    """The snapshots that a working directory has."""
+    """The snapshots that a working directory has. A file that does not parse is left out."""
     found = {}
     for path in sorted((directory / DIRECTORY).glob("[!.]*.json")):
         with suppress(FileNotFoundError, LogDamaged):

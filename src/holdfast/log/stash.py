@@ -1,10 +1,10 @@
-"""The lineage stash: one line of JSON per complete epoch, in order, in a local file that nobody waits for.
+"""The lineage stash: one line of JSON per complete epoch, in order, in a local file that is not synced.
 
-A line is appended with a single write when its epoch is complete, and not synced: it survives the process, not the
-host. From here the lineage goes to the log locations (`runtime/replication.py`), and with every commit to the sinks.
+A line is appended with a single write when its epoch is complete. It survives the process, not the host. From the stash
+the lineage goes to the log locations (`runtime/replication.py`), and with every commit to the sinks.
 
-Every line carries its own digest and its parent's, so a damaged one shows, and takes only itself away: what it said may
-be found elsewhere (`coordinator/true_history.py`).
+Every line has its own digest and its parent's, so a damaged line is found, and makes no other line unusable; its record
+may be found in another place (`coordinator/true_history.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from holdfast.foundation.os_errors import fix
 
 
 def read_stash(path: Path) -> tuple[list[Lineage], list[tuple[int, str]]]:
-    """All records that read, and for each line that does not its number and why. A torn last line (the process died in
-    the middle of the write) is an epoch that never completed, and is not counted as damage."""
+    """All records that can be read, and number and reason for each line that cannot. A torn last line (the process died
+    during the write) is an epoch that was never complete, and is not damage. Raises `LogUnreadable` if the file cannot
+    be read now."""
     try:
         text = read_file(path)
     except FileNotFoundError:
@@ -37,7 +38,7 @@ def read_stash(path: Path) -> tuple[list[Lineage], list[tuple[int, str]]]:
     records: list[Lineage] = []
     damaged: list[tuple[int, str]] = []
     lines = text.split(b"\n")
-    # A line counts once its end is there: what a failed write left of it is none, even if it reads.
+    # A line counts only with its end: the part that a failed write left does not, even if it parses.
     for number, line in enumerate(lines):
         if not line or number == len(lines) - 1:
             continue
@@ -49,7 +50,8 @@ def read_stash(path: Path) -> tuple[list[Lineage], list[tuple[int, str]]]:
 
 
 def read_lineage(path: Path) -> list[Lineage]:
-    """All complete epochs, checked: digests, parents, numbers. For readers that have this file alone."""
+    """All complete epochs, with digests, parents and numbers checked. For readers that have only this file. Raises
+    `LogDamaged`."""
     records, damaged = read_stash(path)
     if damaged:
         number, why = damaged[0]
@@ -78,8 +80,8 @@ class LineageLog:
     """The stash, open for appending."""
 
     def __init__(self, path: Path, history: Sequence[Lineage], anew: bool = False) -> None:
-        """``history`` is what it must hold; it is written anew if it does not, or if ``anew``: then another driver that
-        still has it open appends to a file that nobody reads."""
+        """``history``: the epochs that the file must hold. A new file is written if it does not hold them, or with
+        ``anew``: then another driver that still has the old file open appends to a file that is never read."""
         self.path = path
         self.history = History(history)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,8 +97,8 @@ class LineageLog:
             raise LogError(f"lineage {path}: {error.strerror}", path=str(path)) from error
 
     def append(self, lineage: Lineage, written: Callable[[Lineage], object]) -> None:
-        """Say that an epoch is complete: all of its line is there, or, if this raises `LogError`, none that counts.
-        ``written`` is called when the line is there: it has the history take the epoch."""
+        """Append the line of a complete epoch: afterwards the whole line is there; if this raises `LogError`, no line
+        that counts is. ``written`` is called when the line is there, and adds the epoch to the history."""
         line = lineage.to_json().encode() + b"\n"
         try:
             if self._stray or not os.path.lexists(self.path):
@@ -107,7 +109,7 @@ class LineageLog:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             self._torn = True
-            with suppress(OSError):  # then before the next one; without its end the line is none, also if it stays
+            with suppress(OSError):  # else it is cut off before the next line; without its end it does not count anyway
                 self._cut()
             raise LogError(
                 f"lineage {self.path}: {error.strerror}; epoch {lineage.epoch} is not complete: nothing of it counts",
@@ -118,8 +120,8 @@ class LineageLog:
         written(lineage)
 
     def fold(self, base: Folded) -> None:
-        """Epochs up to the base's are one line from now on; the history is to be told. If this raises, all is as it
-        was."""
+        """Replace the lines of all epochs up to the base's by one line. The caller then folds the history. If this
+        raises `LogError`, nothing has changed."""
         folded = self.history.copy()
         folded.fold(base)
         try:
@@ -128,18 +130,18 @@ class LineageLog:
             raise LogError(f"lineage {self.path}: {error.strerror}", path=str(self.path)) from error
 
     def _cut(self) -> None:
-        """Take away what a write left that failed in the middle."""
+        """Cut off the part of a line that a failed write left."""
         os.ftruncate(self._file, self._size)
         self._torn = False
 
     def _anew(self) -> None:
-        """The directory was lost while the flow ran: write all of it again, where the next driver looks."""
+        """Write the whole file again, where the next driver looks: its directory was lost while the flow ran."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._replace(to_lines(self.history))
 
     def _replace(self, lines: bytes) -> None:
-        """Have another file in place of this one. Until it is open, what is appended would go to one that nobody reads;
-        so if this fails in the middle, the next line is preceded by another attempt."""
+        """Replace the file by another one with these lines. If this fails after the replacement and before the new file
+        is open, lines would be appended to a file that is never read; so `append` first tries again."""
         self._stray = True
         replace_file(self.path, lines)
         before, self._file = self._file, os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)

@@ -1,20 +1,20 @@
-"""The log directory: where a flow's state lives, and the right to write to it.
+"""The log directory: the place of a flow's state, and the right to write to it.
 
     <log>/holdfast.json         {"format": 3, "flow": "revenue"}
-    <log>/lock                  held (flock) while a flow runs; says by whom
+    <log>/lock                  held (flock) while a flow runs; names the process that holds it
     <log>/collections.json      name → kind, sql, fields, fingerprint, key; for tools that only read
     <log>/lineage/              the lineage of every complete epoch
-    <log>/members.json          on a cluster whose hosts have directories of their own: who has the layers
-    <log>/rates.json            how fast the flow is, for forecasts
-    <log>/clock.json            by how much the clocks of this host differ
+    <log>/members.json          on a cluster whose hosts have directories of their own: the members with layers
+    <log>/rates.json            the measured rates of the flow, for forecasts
+    <log>/clock.json            the difference of the two clocks of this host
     <log>/traces/<fingerprint>.<suffix>/      the layers of one trace; under a lease, see `fencing.py`
-    <log>/rounds/               while an epoch runs rounds of loops as jobs: what is known between them
+    <log>/rounds/               while an epoch runs rounds of loops as jobs: the state of the loops between jobs
 
-Invariant: whoever holds the lock is the only writer of everything but layers. Layers need no lock, since their names
-say what they are; the lock is there so that two drivers do not both think that the next epoch is theirs. A driver that
-leads by a lease may take the lock from one that led by the same lease: that one may be paused, and is told to stop when
-it wakes (`check`). How the lock goes together with leases and claims: `fencing.py`. Small files are replaced whole, so
-a reader sees the old or the new one.
+Invariant: the process that holds the lock is the only writer of everything except layers. Layers need no lock, since
+their names say what they hold; the lock ensures that no two drivers take the next epoch for theirs. A driver that leads
+by a lease may take the lock from a driver that led by the same lease: that driver may be paused, and stops when it
+wakes up (`check`). `fencing.py` says how the lock, leases and claims work together. Small files are replaced whole, so
+a reader sees the old file or the new one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OWN = (
     header.FILE, "lock", "collections.json", "members.json", "rates.json", "clock.json", "lineage", "traces", "rounds",
     # A log location is often the same directory.
     "claims", "damaged", "layers", "roster", "branches",
-    # One of a branch says what it is.
+    # The directory of a branch has these, too.
     "branch.json", "references.json",
 )  # fmt: skip
 
@@ -57,11 +57,10 @@ class LogDirectory:
         exclusive: bool = False,
         lease: str | None = None,
     ) -> LogDirectory:
-        """Open the log at ``path``; ``flow`` is whose it must be (None: anybody's).
+        """Open the log at ``path``, which must belong to ``flow`` (None: to any flow).
 
-        ``create`` makes one if there is none. ``exclusive`` takes the lock, until `close`; from a driver that led by
-        the same ``lease``, it is taken even if that one still has it. Raises `LogBusy`, `LogForeign`, `LogFormat`, or
-        `LogError`.
+        ``create`` makes a log if there is none. ``exclusive`` takes the lock, until `close`; the lock is also taken
+        from a driver that holds it by the same ``lease``. Raises `LogBusy`, `LogForeign`, `LogFormat`, or `LogError`.
         """
         place = Path(os.path.abspath(os.path.expanduser(os.fspath(path))))
         _check_place(place, create)
@@ -99,27 +98,27 @@ class LogDirectory:
         return self.traces / f"{fingerprint}.{suffix}"
 
     def write_collections(self, collections: dict[str, Any]) -> None:
-        """Say what the flow keeps."""
+        """Write the description of the flow's collections."""
         _write_json(self.path / "collections.json", collections)
 
     def read_collections(self) -> dict[str, Any]:
-        """What the flow keeps; nothing if it never ran."""
+        """The description of the flow's collections; empty if the flow never ran."""
         return _read_json(self.path / "collections.json") or {}
 
     def write_rates(self, rates: dict[str, float]) -> None:
-        """Say how fast the flow is (`coordinator.forecast`)."""
+        """Keep the measured rates of the flow (`coordinator.forecast`)."""
         _write_json(self.path / "rates.json", rates)
 
     def read_rates(self) -> dict[str, Any]:
-        """How fast the flow was; nothing if that was never measured."""
+        """The rates that were kept last; empty if none were."""
         return _read_json(self.path / "rates.json") or {}
 
     def write_clock(self, start: str, difference: int) -> None:
-        """Keep by how much the clocks of this host differ (`coordinator.clock`)."""
+        """Keep the difference of this host's two clocks, in microseconds (`coordinator.clock`)."""
         _write_json(self.path / "clock.json", {"start": start, "difference": difference})
 
     def read_clock(self) -> tuple[str, int] | None:
-        """What was kept; None if there is nothing that can be read."""
+        """The machine start and the difference that were kept; None if there are none, or they cannot be read."""
         try:
             held = _read_json(self.path / "clock.json") or {}
         except (LogError, OSError):
@@ -128,22 +127,22 @@ class LogDirectory:
         return (start, difference) if isinstance(start, str) and isinstance(difference, int) else None
 
     def write_members(self, names: list[str]) -> None:
-        """Say which members have the flow's layers."""
+        """Keep the names of the members that have the flow's layers."""
         _write_json(self.path / "members.json", {"members": names})
 
     def read_members(self) -> list[str]:
-        """The members that had the flow's layers when it last ran; none if it keeps them here."""
+        """The members that had the flow's layers when it last ran; none if the layers are in this directory."""
         return list((_read_json(self.path / "members.json") or {}).get("members", []))
 
     def holder(self) -> dict[str, Any] | None:
-        """Who runs the flow right now (``pid``, ``host``, ``since``); None if nobody does."""
+        """The process that runs the flow right now (``pid``, ``host``, ``since``); None if none does."""
         try:
             return fencing.lock_holder(self.path)
         except OSError as error:
             _refuse(self.path / "lock", error)
 
     def check(self) -> None:
-        """`Fenced` if another driver has taken the lock from this one."""
+        """Raise `Fenced` if another driver has taken the lock from this one."""
         if self._lock is not None and not fencing.is_lock(self.path, self._lock):
             holder = _read_json(self.path / "lock") or {}
             raise Fenced(
@@ -153,14 +152,14 @@ class LogDirectory:
             )
 
     def close(self) -> None:
-        """Give the lock back. Everything else is on disk already."""
+        """Release the lock. Everything else is on disk already."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a small file in one step: readers, and a crash, see the old one or the new one."""
+    """Replace a small file in one step: readers, also after a crash, see the old file or the new one."""
     try:
         replace_file(path, text.encode())
     except OSError as error:
