@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.connectors import changelog, changelog_files, changelog_verification
+from holdfast.connectors import changelog, changelog_compaction, changelog_files, changelog_verification
 from holdfast.connectors.changelog import Changelog, committed, delivered
-from holdfast.connectors.changelog_files import data_files, listed
+from holdfast.connectors.changelog_files import DataFile, data_files, listed
 from holdfast.connectors.changelog_progress import CHUNK
 from holdfast.connectors.sink import LostEpochs
 from holdfast.errors import DeclarationError, Fenced, SinkError
@@ -432,6 +432,16 @@ def test_old_files_are_put_together_and_no_row_is_lost(tmp_path: Path) -> None:
     assert totals(tmp_path) == [float(epoch) for epoch in range(100)]
     assert pq.read_table(tmp_path).sort_by("_epoch").column("_epoch").to_pylist() == list(range(100))
     assert changelog(tmp_path).open("top", FIELDS) == 99
+
+
+def test_where_a_range_is_too_large_the_smaller_ones_in_it_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changelog_compaction, "LARGEST", 4)
+    files: list[DataFile] = []
+    for epoch in range(40):
+        files.append(DataFile(epoch, epoch))
+        for target, parts in changelog_compaction.plan(files, 4, epoch, lambda each: each.last - each.first + 1):
+            files = sorted([*(each for each in files if each not in parts), target])
+    assert files == [DataFile(first, first + 3) for first in range(0, 40, 4)]
 
 
 def test_a_compaction_that_breaks_off_loses_and_doubles_nothing(

@@ -61,9 +61,11 @@ ARRAYS = [
     "IF(t.p, struct(t.i32 AS n), NULL).n", "array(struct(t.i32 AS n), struct(u.i32 AS n))",
 ]  # fmt: skip
 CONSTANTS = [
-    "array(7)", "array(1, 2)", "named_struct('a', 1)", "array_contains(array(7, 8), t.i32)", "array_append(array(7), t.i32)",
-    "element_at(array(1, 2), 2)", "array_contains(array(1), 1)", "IF(array_contains(array(1), 1), t.i32, 5)",
-    "size(array(1, 2)) + t.i8 % 3", "t.f64 < sqrt(-1D)", "t.f64 = sqrt(-1D)", "sqrt(-1D) <= t.f64", "t.f64 <=> sqrt(-1D)",
+    "array(7)", "array(1, 2)", "named_struct('a', 1)", "array_contains(array(7, 8), t.i32)",
+    "array_append(array(7), t.i32)", "element_at(array(1, 2), 2)", "array_contains(array(1), 1)",
+    "IF(array_contains(array(1), 1), t.i32, 5)",
+    "size(array(1, 2)) + t.i8 % 3", "t.f64 < sqrt(-1D)", "t.f64 = sqrt(-1D)", "sqrt(-1D) <= t.f64",
+    "t.f64 <=> sqrt(-1D)",
     "substring('abc', 2) || t.s", "concat_ws(',', 'a', 'b')", "pmod(7, 3) + t.i8 % 3", "shiftleft(1, 3) + t.i8 % 3",
     "CASE WHEN array_contains(array(1), 2) THEN t.i32 ELSE 7 END", "coalesce(CAST(NULL AS INT), t.i32)",
     "array(array(1), array(t.i32))", "named_struct('a', 1).a & t.i64", "repeat('ab', 2)", "greatest(1, 2)", "abs(-5)",

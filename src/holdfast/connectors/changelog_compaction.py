@@ -32,9 +32,11 @@ Write = Callable[[DataFile, pa.Table, dict[bytes, bytes]], Path]
 newest file that goes into it."""
 
 
-def plan(files: Sequence[DataFile], factor: int, upto: int) -> list[tuple[DataFile, list[DataFile]]]:
+def plan(
+    files: Sequence[DataFile], factor: int, upto: int, size_of: Callable[[DataFile], int]
+) -> list[tuple[DataFile, list[DataFile]]]:
     """The files to put together, of epochs up to ``upto``: the new file and its parts, for the largest ranges that hold
-    at least two files."""
+    at least two files and whose files together (``size_of``, in bytes) are not larger than `LARGEST`."""
     gone = set(leftover(files))
     left = [each for each in files if each not in gone]
     found: list[tuple[DataFile, list[DataFile]]] = []
@@ -47,7 +49,7 @@ def plan(files: Sequence[DataFile], factor: int, upto: int) -> list[tuple[DataFi
             if each.first // size == each.last // size and (each.first // size + 1) * size - 1 <= upto:
                 ranges.setdefault(each.first // size, []).append(each)
         for number, some in ranges.items():
-            if len(some) > 1:
+            if len(some) > 1 and sum(map(size_of, some)) <= LARGEST:
                 found.append((DataFile(number * size, (number + 1) * size - 1), some))
         taken = {each for _, some in found for each in some}
         left = [each for each in left if each not in taken]
@@ -58,9 +60,7 @@ def plan(files: Sequence[DataFile], factor: int, upto: int) -> list[tuple[DataFi
 def put_together(path: Path, factor: int, upto: int, write: Write) -> int:
     """Put files of a changelog together, and return how many small files went into large ones. Lets OSError through."""
     count = 0
-    for target, some in plan(listed(path), factor, upto):
-        if sum((path / each.name).stat().st_size for each in some) > LARGEST:
-            continue
+    for target, some in plan(listed(path), factor, upto, lambda each: (path / each.name).stat().st_size):
         if any(is_torn(path / each.name, whole=True) for each in some):
             continue  # the torn file is restored first
         _replace(path, target, some, write)
