@@ -21,7 +21,7 @@ def name(numbers: list[int]) -> str:
 
 
 SOON = 120 // TOGETHER
-"""So many flows are run by `make test`: each construct alone, and a few over another. The rest: `make test-slow`."""
+"""So many flows are run by `make test`: most constructs alone. The rest: `make test-slow`."""
 
 
 def in_time(numbers: list[list[int]]) -> list[Any]:
