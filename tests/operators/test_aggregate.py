@@ -328,6 +328,20 @@ def test_equal_keys_of_zero_and_nan_are_one_group() -> None:
         assert run.view == {("0.0", 2): 1, ("nan", 2): 1, (None, 1): 1}
 
 
+def test_maps_of_doubles_are_counted_collected_and_picked() -> None:
+    kind = pa.map_(pa.string(), F64)
+    calls = (
+        CallSpec("count", (1,), (kind,), I64),
+        CallSpec("any_value", (1,), (kind,), kind),
+        CallSpec("collect_list", (1,), (kind,), pa.list_(kind)),
+    )
+    with running(AggregateSpec(1, calls, (STR,)), types=(STR, kind)) as run:
+        run.step([(("x", [("a", -0.0)]), 1), (("x", [("a", 0.0)]), 1), (("x", None), 1)])
+        ((key, count, any_value, collected),) = run.view
+        assert (key, count) == ("x", 2)
+        assert (any_value, collected) == ((("a", 0.0),), ((("a", 0.0),), (("a", 0.0),)))
+
+
 def test_an_unknown_function_or_a_distinct_minimum_is_refused() -> None:
     with pytest.raises(Unsupported, match="midpoint"):
         call("midpoint", 1)

@@ -26,8 +26,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import EvaluationError, LogDamaged, NegativeMultiplicity
+from holdfast.operators.apply import Called, answer
 from holdfast.operators.draw import DrawnSpec, DrawSpec
 from holdfast.operators.numbers import randomness
+from holdfast.operators.outside_functions import ask
 from holdfast.operators.step import Context, StepResult
 from holdfast.task import fixed_answers
 from holdfast.task.program import Compiled, Port
@@ -320,6 +322,20 @@ def test_an_answer_of_any_type_comes_back_exactly(tmp_path: Path, kind: pa.DataT
     again = once(tmp_path, what, [((1, "a"), 1)], at(0, answers=dict(first.answers)))
     assert first.output.column("c2").to_pylist() == [value]
     assert again.output.equals(first.output)
+
+
+def seen(pairs: Any, moment: Any, row: Any) -> str:
+    return f"{pairs['k']} {moment.tzinfo} {row.a} {row['b']}"
+
+
+def test_a_function_is_given_the_values_that_a_deterministic_one_is_given(tmp_path: Path) -> None:
+    kinds = (pa.map_(TEXT, INT), STAMP, pa.struct([("a", INT), ("b", TEXT)]))
+    given = ([("k", 7)], datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC), {"a": 1, "b": "x"})
+    arrays = [pa.array([value], kind) for value, kind in zip(given, kinds, strict=True)]
+    call = Called("seen", "plain", pickle.dumps(seen), (0, 1, 2), TEXT)
+    assert answer(call, arrays, 1).to_pylist() == ["7 None 1 x"]
+    values, _ = ask(pickle.dumps(seen), TEXT, ["0"], arrays, "seen", at(0))
+    assert values.to_pylist() == ["7 None 1 x"]
 
 
 def test_the_first_answers_that_are_put_down_count(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -160,6 +161,17 @@ def test_native_expression_means_what_spark_means(
 @pytest.mark.parametrize("sql", FOREIGN)
 def test_what_is_not_certain_is_left_to_spark(sql: str) -> None:
     assert compiled(q(sql)) is None
+
+
+def test_products_of_decimals_are_computed_up_to_the_digits_that_can_be_rounded() -> None:
+    for left, right, native in [((38, 30), (36, 30), True), ((37, 30), (37, 30), True), ((38, 30), (37, 30), False)]:
+        one, other = pa.decimal128(*left), pa.decimal128(*right)
+        stretch = stretch_of(None, ["`a` * `b`"], [("a", one), ("b", other)])
+        assert (stretch is not None) == native
+        if stretch is not None:
+            values = [pa.array([Decimal("1.5"), None], one), pa.array([Decimal("0.5"), Decimal(1)], other)]
+            change = pa.table({"c0": values[0], "c1": values[1], "_diff": pa.array([1, 1], BIGINT)})
+            assert stretch.run(change)["c0"].to_pylist() == [Decimal("0.75"), None]
 
 
 def test_filter_keeps_rows_where_the_predicate_is_true_and_projects_only_them() -> None:

@@ -364,6 +364,25 @@ def test_a_running_sum_is_the_same_bits_whatever_came_and_went(tmp_path: Path) -
     assert change[tuple(map(exact, (3, 0.2, float(Fraction(0.1) + Fraction(0.2) + Fraction(0.3)))))] == 1
 
 
+def test_sums_over_a_whole_partition_are_exact_beyond_64_bits(tmp_path: Path) -> None:
+    large = pa.decimal128(18, 0)
+    calls = (
+        OverSpec("sum", (0,), (LONG,), DOUBLE),
+        OverSpec("sum", (1,), (DOUBLE,), DOUBLE),
+        OverSpec("sum", (2,), (large,), pa.decimal128(28, 0)),
+    )
+    runner = runner_of(WindowSpec((), (), calls, (LONG, DOUBLE, large)), tmp_path)
+    row = (3 * 2**60, 2.0**61, Decimal(9 * 10**17))
+    total = (float(60 * 2**60), 40 * 2.0**60, Decimal(20 * 9 * 10**17))
+    assert runner.epoch([(row, 20)]) == bag([((*row, *total), 20)])
+
+
+def test_a_sum_over_a_whole_partition_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+    runner = runner_of(WindowSpec((), (), (OverSpec("sum", (0,), (LONG,), LONG),), (LONG,)), tmp_path)
+    with pytest.raises(EvaluationError, match="overflow"):
+        runner.epoch([((2**61,), 10)])
+
+
 def test_a_sum_over_a_frame_that_does_not_fit_is_an_error_that_names_the_partition(tmp_path: Path) -> None:
     sums = OverSpec("sum", (1,), (LONG,), LONG, frame=Frame(True, -1, 0))
     spec = WindowSpec((0,), ((1, False, True),), (sums,), (STRING, LONG))

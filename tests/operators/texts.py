@@ -47,7 +47,8 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "x": (pa.binary(), [None, b"", b"\x00", b"\x7f", b"\x80", b"\xff", b"\xff\x00"]),
 }  # fmt: skip
 _SIMPLE = ("tinyint", "smallint", "int", "bigint", "float", "double", "string", "boolean", "date", "timestamp")
-_TYPES = (*_SIMPLE, "timestamp_ntz", "binary", "decimal(10,2)", "decimal(38,18)", "array<int>")
+_LONG = tuple(f"decimal({digits},30)" for digits in (36, 37, 38))
+_TYPES = (*_SIMPLE, *_LONG, "timestamp_ntz", "binary", "decimal(10,2)", "decimal(38,18)", "array<int>")
 SPARK = {arrow_type(name): name for name in _TYPES}
 """Arrow's type → Spark's."""
 

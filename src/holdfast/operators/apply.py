@@ -30,7 +30,8 @@ from holdfast.plan.types import arrow_type
 from holdfast.trace import physical
 
 _LONGEST = 200
-_BAD_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError, KeyError, AttributeError)
+BAD_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError, KeyError, AttributeError)
+"""What is raised where the result of a function is converted and is not of the declared type."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ def _only(results: Iterator[Any]) -> Any:
 
 
 def _row_by_row(call: Called, function: Callable[..., Any], arguments: Sequence[pa.Array], rows: int) -> pa.Array:
-    columns = [_values(each) for each in arguments]
+    columns = [python_values(each) for each in arguments]
     made: list[Any] = []
     for row in zip(*columns, strict=True) if columns else ((),) * rows:
         try:
@@ -195,8 +196,8 @@ def _row_by_row(call: Called, function: Callable[..., Any], arguments: Sequence[
                 arguments=repr(row),
             ) from error
     try:
-        return pa.array([_returned(value, call.type) for value in made], call.type)
-    except _BAD_VALUE:
+        return pa.array([arrow_value(value, call.type) for value in made], call.type)
+    except BAD_VALUE:
         index = next(index for index, value in enumerate(made) if not _fits(value, call.type))
         row = tuple(column[index] for column in columns)
         raise EvaluationError(
@@ -208,8 +209,8 @@ def _row_by_row(call: Called, function: Callable[..., Any], arguments: Sequence[
 
 def _fits(value: Any, kind: pa.DataType) -> bool:
     try:
-        pa.array([_returned(value, kind)], kind)
-    except _BAD_VALUE:
+        pa.array([arrow_value(value, kind)], kind)
+    except BAD_VALUE:
         return False
     return True
 
@@ -245,7 +246,7 @@ def _checked(call: Called, result: Any, rows: int) -> pa.Array:
         )
     try:
         return _as_array(result, call.type)
-    except _BAD_VALUE as error:
+    except BAD_VALUE as error:
         raise EvaluationError(
             f"function '{call.name}' returned a {type(result).__name__} which is not of the declared type {call.type}: "
             f"{error}",
@@ -261,7 +262,7 @@ def _as_array(result: Any, kind: pa.DataType) -> pa.Array:
         fields = [_as_array(result[field.name], field.type) for field in kind]
         return pa.StructArray.from_arrays(fields, fields=list(kind))
     if pa.types.is_nested(kind):
-        return pa.array([_returned(value, kind) for value in result], kind)
+        return pa.array([arrow_value(value, kind) for value in result], kind)
     return pa.Array.from_pandas(result, type=kind)
 
 
@@ -282,7 +283,7 @@ def _series(array: pa.Array) -> Any:
     )
 
 
-def _values(array: pa.Array) -> list[Any]:
+def python_values(array: pa.Array) -> list[Any]:
     """An argument of a plain function, as Python values."""
     kind = array.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -306,7 +307,7 @@ def _given(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def _returned(value: Any, kind: pa.DataType) -> Any:
+def arrow_value(value: Any, kind: pa.DataType) -> Any:
     """Convert the result of a plain function to a value that Arrow accepts for ``kind``."""
     if value is None or not pa.types.is_nested(kind):
         return value
@@ -315,10 +316,10 @@ def _returned(value: Any, kind: pa.DataType) -> Any:
             value = value.asDict()
         if not isinstance(value, Mapping):
             value = dict(zip((field.name for field in kind), value, strict=True))
-        return {field.name: _returned(value.get(field.name), field.type) for field in kind}
+        return {field.name: arrow_value(value.get(field.name), field.type) for field in kind}
     if pa.types.is_map(kind):
         items = value.items() if isinstance(value, Mapping) else value
-        return [(_returned(key, kind.key_type), _returned(item, kind.item_type)) for key, item in items]
+        return [(arrow_value(key, kind.key_type), arrow_value(item, kind.item_type)) for key, item in items]
     if isinstance(value, (str, bytes)):
         raise TypeError("a text is not an array")
-    return [_returned(each, kind.value_type) for each in value]
+    return [arrow_value(each, kind.value_type) for each in value]

@@ -5,7 +5,8 @@ value of the declared type as JSON text. The answers go into the lineage of the 
 there instead of calling the function. So a function may read a clock, a database or a web service, and every epoch can
 still be computed again.
 
-Rows are processed one by one in Python here, since the user's function takes one row.
+Rows are processed one by one in Python here, since the user's function takes one row. It takes and returns the values
+that a deterministic function does (`operators.apply`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from holdfast.errors import EvaluationError, LogDamaged
 from holdfast.foundation.user_code import raised_at
+from holdfast.operators.apply import BAD_VALUE, arrow_value, python_values
 from holdfast.operators.step import Context
 
 _LONGEST = 200
@@ -58,7 +60,7 @@ def _call(
     if not questions:
         return []
     function = _function(pickled, subject)
-    columns = [column.to_pylist() for column in arguments]
+    columns = [python_values(column) for column in arguments]
     rows = zip(*columns, strict=True) if columns else (() for _ in questions)
     return [_answer(function, row, kind, subject) for row in rows]
 
@@ -87,9 +89,9 @@ def _answer(function: Callable[..., Any], row: tuple[Any, ...], kind: pa.DataTyp
             f"{call} raised {type(error).__name__}: {error}{raised_at(error)}", function=subject, arguments=repr(row)
         ) from error
     try:
-        typed = pa.array([value], kind)[0].as_py()
+        typed = pa.array([arrow_value(value, kind)], kind)[0].as_py()
         return json.dumps(_plain(typed, kind), separators=(",", ":"))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+    except BAD_VALUE as error:
         raise EvaluationError(
             f"{call} returned {value!r}, which is not of the declared type {kind}: {error}",
             function=subject,

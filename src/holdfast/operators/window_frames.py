@@ -106,7 +106,8 @@ def totals(values: Ints | Bools, low: Ints, high: Ints) -> Ints:
 
 def exact_totals(digits: Digits, low: Ints, high: Ints) -> Digits:
     """The exact sum of the numbers in each range, as digits."""
-    if max(map(largest, digits.values()), default=0) * max(len(low), 1) >= SAFE:
+    rows = max(map(len, digits.values()), default=0)  # there may be fewer ranges than numbers
+    if max(map(largest, digits.values()), default=0) * rows >= SAFE:
         digits = balance(digits)
     return {q: totals(column, low, high) for q, column in digits.items()}
 

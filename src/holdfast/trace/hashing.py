@@ -199,8 +199,8 @@ def _long_sums(view: Words, start: Ints, length: Ints) -> Words:
 
 
 def normalise_keys(array: AnyArray) -> pa.Array:
-    """Replace -0.0 by 0.0 and every NaN by the same NaN, also inside structs and lists. Returns the same object if
-    nothing changes. Raises Unsupported for maps with floats, which cannot be keys."""
+    """Replace -0.0 by 0.0 and every NaN by the same NaN, also inside structs, lists and maps. Returns the same object
+    if nothing changes."""
     found = physical.plain(array)
     normal = _normalised(found)
     return array if normal is found and isinstance(array, pa.Array) else normal
@@ -232,9 +232,7 @@ def _normalised(array: pa.Array) -> pa.Array:
             return array
         inverse = None if mask is None else pa.array(~mask)
         return pa.StructArray.from_arrays(normal_fields, fields=list(kind), mask=inverse)
-    if pa.types.is_map(kind):
-        raise Unsupported(f"a column of type {kind} cannot be a key", type=str(kind))
-    inner = array.values
+    inner = physical.elements(array)
     normal_inner = _normalised(inner)
     if normal_inner is inner:
         return array

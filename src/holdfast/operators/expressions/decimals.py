@@ -31,7 +31,9 @@ Numbers = npt.NDArray[np.object_]
 
 MOST = 38
 _KEPT = 6
-WIDEST = 76
+WIDEST = 75
+"""The most digits of an exact result that is computed: rounding it may add one, and 256 bits hold 76."""
+
 _QUOTIENT_SCALE = 39
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 _KERNELS: dict[str, Callable[[Any, Any], Any]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
@@ -100,7 +102,7 @@ class DecimalArithmetic(Term):
         kernel = _KERNELS[self.operator]
         if precision <= MOST:
             return Value(kernel(left.data, right.data), failed, why)
-        exact = pc.cast(kernel(_wide(left.data), _wide(right.data)), pa.decimal256(WIDEST, scale))
+        exact = pc.cast(kernel(_wide(left.data), _wide(right.data)), pa.decimal256(WIDEST + 1, scale))
         return _fitted(exact, self.type, self.text, failed, why)
 
 
