@@ -481,7 +481,9 @@ class Flow:
         subject = self._check_view_name(name)
         self._check_query(subject, "the start", start)
         arguments.callable_with(subject, "the body", body, "one argument, a DataFrame", 1)
-        if until is not None and not callable(until):
+        if callable(until):
+            arguments.callable_with(subject, "until", until, "two arguments, the rows before and after a round", 2)
+        elif until is not None:
             until = arguments.whole(subject, "until", until, 0, _MOST_ROUNDS)
         bound = arguments.whole(subject, "max_rounds", max_rounds, 1, _MOST_ROUNDS)
         return self._with_view("iterate()", name, Iteration(start, body, until, bound))

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import holdfast as hf
-from holdfast.errors import DeclarationError, LoopDiverged, TypeMismatch
+from holdfast.errors import ArgumentError, DeclarationError, LoopDiverged, TypeMismatch
 from holdfast.operators.loop import loop_bounds
 from holdfast.testing import Crash, crash_at
 
@@ -370,3 +370,5 @@ def test_a_body_with_other_columns_than_its_start_is_refused(spark: SparkSession
         flow.iterate("v", "SELECT a FROM edges", lambda rows: rows.select(rows.a.cast("int").alias("a")))
     with pytest.raises(DeclarationError, match="what the body returns is a PySpark DataFrame, found int"):
         flow.iterate("v", "SELECT a FROM edges", lambda rows: 5)  # type: ignore[arg-type,return-value]
+    with pytest.raises(ArgumentError, match=r"view 'v': until must be a function of two arguments.*not <lambda>"):
+        flow.iterate("v", "SELECT a FROM edges", lambda rows: rows, until=lambda rows: rows)  # type: ignore[arg-type,misc]

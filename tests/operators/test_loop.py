@@ -17,12 +17,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from holdfast.errors import LoopDiverged
+from holdfast.errors import EvaluationError, LoopDiverged
 from holdfast.foundation import failpoints
-from holdfast.operators.loop import LoopSpec
+from holdfast.operators.loop import Loop, LoopSpec, LoopVariable
+from holdfast.operators.loops.body import input_name, variable_name
 from holdfast.plan.dataflow import build
+from holdfast.plan.expression import Operation, condition
+from holdfast.plan.nodes import Linear, Named, Union
 from holdfast.trace.hashing import weak_bits
-from operators.loops import LOOPS, Bag, Case, diverging, reach
+from operators.loops import LOOPS, Bag, Case, diverging, leaf, reach, select, whole
 from operators.running import Runner, added, bag
 
 SLOT = 2**56
@@ -125,3 +128,19 @@ def test_a_loop_that_goes_on_for_ever_ends_with_an_error_and_loses_nothing(tmp_p
     assert raised.value.fields["max_rounds"] == 20 and raised.value.fields["epoch"] == 1
     assert raised.value.fields["changing"] == 1 and raised.value.fields["rows"]
     assert runner.epoch([((8,), 1)]) == bag([((8,), 1)])
+
+
+@pytest.mark.parametrize("starts", [True, False], ids=["start", "input"])
+def test_a_row_that_comes_and_goes_in_one_epoch_is_not_computed_with(starts: bool, tmp_path: Path) -> None:
+    """A row on which an expression fails, inserted and then deleted again before the next step."""
+    start, z = leaf(input_name(0), "n"), leaf(variable_name(0), "m")
+    given = z if starts else Union((start, select(z, n="m", predicate=condition("<", z.column("m"), whole(0)))))
+    product = Operation("*", (given.column(given.columns[0]), whole(2**62)), "bigint")
+    body = Linear(given, None, (Named("n", product),))
+    loop = Loop((leaf("starts", "n"),), (LoopVariable(body, 0 if starts else None),), 0, 20, rounds=1)
+    case = Case(loop, lambda start: start)
+    runner = Runner(spec_of(case), case.types, tmp_path, random.Random(1), slot=SLOT)
+    assert runner.epoch([((1,), 1)]) == bag([((2**62,), 1)])
+    assert runner.epoch([((5,), 1), ((0,), 1), ((5,), -1)]) == bag([((0,), 1)])
+    with pytest.raises(EvaluationError, match="long overflow"):
+        runner.epoch([((5,), 1)])

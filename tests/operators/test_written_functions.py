@@ -8,6 +8,7 @@ says, the expressions here are such that it does not.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from tests.planned import plan_sql
 
 from holdfast.errors import EvaluationError
 from holdfast.operators.expressions.native_stretch import NativeStretch, compile_stretch
+from holdfast.operators.expressions.terms import Constant
 from holdfast.operators.loops.body import LoopLeaf
 from holdfast.plan.nodes import Linear
 from operators.test_expressions_in_spark import bits, compiling_session, everything_in_spark, select
@@ -118,6 +120,19 @@ def test_what_is_computed_in_loops_has_sparks_bits(group: list[str], everything_
         if not same(found, meant):
             wrong.append((text, found.type, meant.type, [*zip(bits(found), bits(meant), strict=True)]))
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    "group", [NUMBERS, TEXTS, ARRAYS, CONSTANTS, FAILING], ids=["numbers", "texts", "arrays", "constants", "failing"]
+)
+def test_what_is_computed_of_no_rows_is_no_rows(group: list[str]) -> None:
+    """A condition may leave nothing of a batch."""
+    change, never = as_change(everything()), Constant(pa.bool_(), False)
+    for text in group:
+        stretch = in_loop(text)
+        assert stretch is not None
+        found = replace(stretch, predicate=never).run(change)
+        assert (found.num_rows, found.schema) == (0, stretch.run(change.slice(0, 0)).schema), text
 
 
 @pytest.mark.parametrize("text", FAILING)

@@ -81,6 +81,13 @@ def consolidated(change: pa.Table) -> pa.Table:
     return change_table(rows, [column.type for column in columns], total[kept])
 
 
+def without_cancelled(change: pa.Table) -> pa.Table:
+    """The change, consolidated if it has a negative diff: rows that cancel must not reach steps that compute, which may
+    fail on them."""
+    negative = (physical.fixed(physical.plain(change.column("_diff"))) < 0).any()
+    return consolidated(change) if negative else change
+
+
 def negated(change: pa.Table) -> pa.Table:
     """The change with all diffs negated."""
     place = change.schema.get_field_index("_diff")

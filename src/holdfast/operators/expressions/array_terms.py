@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +10,17 @@ import pyarrow.compute as pc
 
 from holdfast.operators.expressions.arithmetic import failing, numbers_of
 from holdfast.operators.expressions.number_terms import OneOperand
-from holdfast.operators.expressions.terms import Failure, Frame, Term, Value, compare, in_turn, looked_at, truth
+from holdfast.operators.expressions.terms import (
+    Failure,
+    Frame,
+    Term,
+    Value,
+    compare,
+    in_turn,
+    looked_at,
+    truth,
+    whole,
+)
 from holdfast.trace import physical
 
 
@@ -159,8 +168,3 @@ class Field(OneOperand):
 def rows_of(values: list[Value]) -> int:
     """The number of rows of the values; 1 if all values are scalars."""
     return max([len(value.data) for value in values if not isinstance(value.data, pa.Scalar)], default=1)
-
-
-def whole(data: Any, rows: int) -> pa.Array:
-    """The values as an array of ``rows`` rows; a scalar is repeated."""
-    return pa.repeat(data, rows) if isinstance(data, pa.Scalar) else data

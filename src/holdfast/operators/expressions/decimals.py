@@ -25,7 +25,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.operators.expressions.arithmetic import Operator, failing
-from holdfast.operators.expressions.terms import Failure, Frame, Mask, Term, Value, by_zero, in_order, out_of_range
+from holdfast.operators.expressions.terms import (
+    Failure,
+    Frame,
+    Mask,
+    Term,
+    Value,
+    by_zero,
+    in_order,
+    out_of_range,
+    whole,
+)
 
 Numbers = npt.NDArray[np.object_]
 
@@ -130,7 +140,7 @@ class DecimalDivide(Term):
         left, right = self.left.value(frame), self.right.value(frame)
         failed, why = in_order(right, left)  # Spark evaluates the divisor first
         rows = max(len(each.data) for each in (left, right) if isinstance(each.data, pa.Array))
-        above, below = _array(left.data, rows), _array(right.data, rows)
+        above, below = whole(left.data, rows), whole(right.data, rows)
         nulls = _mask(pc.or_(above.is_null(), below.is_null()))
         dividend, divisor = whole_numbers(above), whole_numbers(below)
         zero = (divisor == 0) & ~nulls
@@ -193,10 +203,6 @@ def _fitted(exact: Any, kind: pa.DataType, text: str, failed: Mask | None, why: 
 
 def _wide(data: Any) -> Any:
     return pc.cast(data, pa.decimal256(data.type.precision, data.type.scale))
-
-
-def _array(data: Any, rows: int) -> pa.Array:
-    return pa.repeat(data, rows) if isinstance(data, pa.Scalar) else data
 
 
 def _mask(data: Any) -> Mask:

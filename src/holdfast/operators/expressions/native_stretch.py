@@ -19,7 +19,7 @@ import pyarrow as pa
 from holdfast.errors import EvaluationError
 from holdfast.operators.expressions.compile_term import read
 from holdfast.operators.expressions.same_terms import has_twins
-from holdfast.operators.expressions.terms import ColumnTerm, Term, Value
+from holdfast.operators.expressions.terms import ColumnTerm, Term, Value, whole
 from holdfast.operators.step import NativeStep
 from holdfast.plan.nodes import Linear, Node
 from holdfast.plan.types import arrow_type
@@ -91,7 +91,7 @@ def as_array(value: Value, rows: int) -> pa.Array:
         raise EvaluationError(
             f"{words} ({text}, on {int(value.failed.sum())} row(s))", condition=condition, expression=text
         )
-    return pa.repeat(value.data, rows) if isinstance(value.data, pa.Scalar) else value.data
+    return whole(value.data, rows)
 
 
 def columns_of(terms: Sequence[Term]) -> list[int]:

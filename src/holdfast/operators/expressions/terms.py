@@ -340,6 +340,14 @@ def _is_number(data: Any) -> bool:
     return isinstance(data, pa.Scalar) and data.as_py() == data.as_py()
 
 
+def whole(data: Any, rows: int) -> pa.Array:
+    """The values as an array of ``rows`` rows; a scalar is repeated."""
+    if not isinstance(data, pa.Scalar):
+        return data
+    # Arrow fails to repeat a list, or a struct or map that holds one, zero times.
+    return pa.repeat(data, rows) if rows else pa.array([], data.type)
+
+
 def truth(data: Any) -> Mask:
     """Whether booleans are true: an answer per row, or one answer for a scalar."""
     if isinstance(data, pa.Scalar):

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from holdfast.foundation import failpoints
-from holdfast.operators.arrangement import consolidated, negated
+from holdfast.operators.arrangement import consolidated, negated, without_cancelled
 from holdfast.operators.join import InnerJoin
 from holdfast.operators.loops.arrivals import Arrivals
 from holdfast.operators.loops.body import Body, Target, empty, input_name, variable_name
@@ -160,11 +160,17 @@ class LoopEpoch:
 
     def start(self, arrived: Sequence[pa.Table]) -> None:
         """Take the changes of the inputs, for round 0."""
+        arrived = [without_cancelled(table) if self._computed(index) else table for index, table in enumerate(arrived)]
         for index, variable in enumerate(self._variables):
             if variable.start is not None and (start := arrived[variable.start]).num_rows:
                 self._changes.variables.setdefault(0, {}).setdefault(index, []).append(start)
                 self._changes.variables.setdefault(1, {}).setdefault(index, []).append(negated(start))
         self._changes.inputs = {input_name(index): [table] for index, table in enumerate(arrived) if table.num_rows}
+
+    def _computed(self, index: int) -> bool:
+        """Whether a step computes with the rows of an input, as an input or as the start of a variable."""
+        begun = (variable_name(place) for place, each in enumerate(self._variables) if each.start == index)
+        return any(path.computes for leaf in (input_name(index), *begun) for path in self._body.out_of(leaf))
 
     def rest(self, most: int | None = None) -> pa.Table:
         """Run the remaining rounds and return the change of the result. Raises `LargeRound` before a round that is

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators.arrangement import consolidated
+from holdfast.operators.arrangement import without_cancelled
 from holdfast.operators.join import InnerJoin
 from holdfast.operators.loops.round_traces import ROUND
 from holdfast.operators.loops.shares import Share
@@ -69,11 +69,8 @@ class PairsInRounds:
         if not ready:
             return None
         change = pa.concat_tables(ready)
-        if not self._exact:
-            return change
-        # Pairs of rows that never existed at the same time cancel each other, and must not reach steps that compute.
-        negative = (physical.fixed(physical.plain(change.column("_diff"))) < 0).any()
-        return consolidated(change) if negative else change
+        # Pairs of rows that never existed at the same time cancel each other.
+        return without_cancelled(change) if self._exact else change
 
     def layers(self) -> dict[str, Block]:
         return {side: run.block() for side, run in self._earlier.items()}
