@@ -44,6 +44,12 @@ STATEMENTS = {
     ),
     "a difference of structs": "SELECT struct(n AS a) AS s FROM u EXCEPT SELECT struct(id AS A) FROM t",
     "what structs have in common": "SELECT struct(n AS a) AS s FROM u INTERSECT SELECT struct(id AS A) FROM t",
+    "a window in a correlated subquery": (
+        "SELECT id, (SELECT max(r) FROM (SELECT rank() OVER (ORDER BY n % 2) AS r FROM u WHERE n % 5 = id)) AS m FROM t"
+    ),
+    "a window in a lateral subquery": (
+        "SELECT id, s.* FROM t, LATERAL (SELECT n, lag(n) OVER (ORDER BY n) AS before FROM u WHERE n % 50 = id) s"
+    ),
     "greatest ones, each once": "SELECT max_by(DISTINCT n % 5, n % 5, 3) AS m FROM u",
 }
 """What it is about → the statement."""
