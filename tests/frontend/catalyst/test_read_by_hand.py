@@ -44,6 +44,10 @@ STATEMENTS = {
     ),
     "a difference of structs": "SELECT struct(n AS a) AS s FROM u EXCEPT SELECT struct(id AS A) FROM t",
     "what structs have in common": "SELECT struct(n AS a) AS s FROM u INTERSECT SELECT struct(id AS A) FROM t",
+    "null among the rows of a subquery": (
+        "SELECT id, NULL IN (SELECT n FROM u) AS some, NULL IN (SELECT n FROM u WHERE n > 900) AS none, "
+        "NULL NOT IN (SELECT n FROM u) AS other FROM t"
+    ),
     "a window in a correlated subquery": (
         "SELECT id, (SELECT max(r) FROM (SELECT rank() OVER (ORDER BY n % 2) AS r FROM u WHERE n % 5 = id)) AS m FROM t"
     ),
