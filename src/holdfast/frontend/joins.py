@@ -21,10 +21,20 @@ from typing import Literal
 from holdfast.frontend.build_nodes import columns, extend, linear
 from holdfast.frontend.column_names import label, unique
 from holdfast.frontend.factored_conditions import factored
-from holdfast.frontend.placeholders import is_timed
-from holdfast.frontend.uncorrelated_subqueries import Item
+from holdfast.frontend.placeholders import has_placeholder, is_timed
+from holdfast.frontend.uncorrelated_subqueries import Item, has_subquery
 from holdfast.operators.join import Join
-from holdfast.plan.expression import TRUE, Column, Tree, choice, conjunction, is_operation, null, references
+from holdfast.plan.expression import (
+    TRUE,
+    Column,
+    SparkExpression,
+    Tree,
+    choice,
+    conjunction,
+    is_operation,
+    null,
+    references,
+)
 from holdfast.plan.nodes import Node, Union
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -117,9 +127,15 @@ def join_outer(left: Node, right: Node, how: How, conditions: Sequence[Tree]) ->
 def _apart(left: Node, right: Node, keys: list[Key], how: How, conditions: list[Tree]) -> Node:
     """Build a join with conditions that are not keys: the filtered inner join tells which rows match.
 
-    A row of a side matches if it equals, in all columns, that side's part of a row of the filtered join. (Rows that
-    differ only in the sign of a zero are equal here, as they are to Spark.)
+    A row of a side matches if it equals, in all columns, that side's part of a row of the filtered join. Rows that
+    differ only in the sign of a zero are equal here, so what may tell them apart in the conditions is a column, too.
     """
+    for place, side in enumerate((left, right)):
+        signed = signed_parts(conditions, side)
+        side, names = with_columns(side, signed, [*left.columns, *right.columns])
+        made: dict[Tree, Tree] = {part: side.column(name) for part, name in zip(signed, names, strict=True)}
+        conditions = [each.transform(made.get) for each in conditions]
+        left, right = (left, side) if place else (side, right)
     both = [*left.columns, *right.columns]
     pairs = join(left, right, keys)
     inner = linear(pairs, conjunction(conditions), columns(pairs, list(dict.fromkeys(both))))
@@ -137,6 +153,23 @@ def _apart(left: Node, right: Node, keys: list[Key], how: How, conditions: list[
         items = [(name, side.column(name) if name in side.columns else null(inner.types[name])) for name in both]
         parts.append(linear(split(side, "anti"), None, items))
     return Union(tuple(parts))
+
+
+def signed_parts(conditions: Sequence[Tree], side: Node) -> list[Tree]:
+    """The parts of ``conditions`` that Spark computes from floating-point columns of ``side`` alone: only those may
+    tell -0.0 from 0.0, as a cast to a text does."""
+    found: dict[Tree, None] = {}
+    for part in (part for each in conditions for part in each.walk()):
+        if not isinstance(part, SparkExpression) or has_placeholder(part) or has_subquery(part):
+            continue
+        names = used(part)
+        if names <= set(side.columns) and any(_is_floating(side.types[name]) for name in names):
+            found[part] = None
+    return list(found)
+
+
+def _is_floating(kind: str) -> bool:
+    return "float" in kind or "double" in kind
 
 
 def filtered(node: Node, parts: list[Tree]) -> Node:

@@ -7,6 +7,8 @@ enclosing query are pulled out of it, then the subqueries inside it are rewritte
 The rules look only at the plan, not at statistics, nor at whether an input is empty. So a view's plan is the same
 whatever its inputs hold.
 
+``NULL IN (S)`` is folded before, as Spark does: it is NULL if S has rows. The join that it would become says FALSE.
+
 If a NOT has an IN below it, NOT is moved inwards first, as Spark does: ``NOT (a OR x IN (S))`` becomes ``x NOT IN
 (S)``, which has another answer where something is NULL.
 """
@@ -28,6 +30,7 @@ _THEN = (
     "optimizer.RewritePredicateSubquery",
 )
 _INWARDS = "optimizer.BooleanSimplification"
+_FOLDING = ("optimizer.ConstantFolding", "optimizer.NullPropagation")
 
 
 def decorrelated(session: SparkSession, plan: Any) -> Any:
@@ -97,8 +100,17 @@ class _Rules:
         children = [self._expression(child) for child in _each(expression.children())]
         expression = expression.withNewChildren(self._sequence(children))
         kind = java_class(self._session, f"{CATALYST}.expressions.PlanExpression")
-        is_subquery = kind.isInstance(expression)
-        return expression.withNewPlan(self.applied(expression.plan())) if is_subquery else expression
+        if kind.isInstance(expression):
+            return expression.withNewPlan(self.applied(expression.plan()))
+        return self._folded(expression) if _is_in_of_constant(expression) else expression
+
+    def _folded(self, expression: Any) -> Any:
+        logical = f"{CATALYST}.plans.logical"
+        nothing = jvm_class(self._session, f"{logical}.OneRowRelation")()
+        plan = jvm_class(self._session, f"{logical}.Filter")(expression, nothing)
+        for rule in _FOLDING:
+            plan = self._rule(rule, plan)
+        return plan.condition()
 
     def _sequence(self, values: list[Any]) -> Any:
         return jvm_class(self._session, "PythonUtils").toSeq(values)
@@ -106,6 +118,14 @@ class _Rules:
 
 def _each(sequence: Any) -> list[Any]:
     return [sequence.apply(place) for place in range(sequence.size())]
+
+
+def _is_in_of_constant(expression: Any) -> bool:
+    """Whether it is ``x IN (S)`` of a constant ``x``."""
+    if expression.getClass().getSimpleName() != "InSubquery":
+        return False
+    values = expression.values()
+    return bool(values.size() == 1 and values.apply(0).foldable())
 
 
 class _Function:

@@ -44,6 +44,24 @@ STATEMENTS = {
     ),
     "a difference of structs": "SELECT struct(n AS a) AS s FROM u EXCEPT SELECT struct(id AS A) FROM t",
     "what structs have in common": "SELECT struct(n AS a) AS s FROM u INTERSECT SELECT struct(id AS A) FROM t",
+    "null among the rows of a subquery": (
+        "SELECT id, NULL IN (SELECT n FROM u) AS some, NULL IN (SELECT n FROM u WHERE n > 900) AS none, "
+        "NULL NOT IN (SELECT n FROM u) AS other FROM t"
+    ),
+    "the sign of a zero beside a join": (
+        "SELECT CAST(d AS string) AS s, n FROM (SELECT IF(id % 2 = 0, -0.0D, 0.0D) AS d FROM t) z "
+        "LEFT JOIN (SELECT n FROM u WHERE n < 3) u ON CAST(d AS string) > '-' || n"
+    ),
+    "the sign of a zero beside a subquery": (
+        "SELECT CAST(d AS string) AS s FROM (SELECT IF(id % 2 = 0, -0.0D, 0.0D) AS d FROM t) z WHERE EXISTS "
+        "(SELECT 1 FROM u WHERE CAST(d AS string) > '-' || n AND length(CAST(d AS string)) > length(CAST(n AS string)))"
+    ),
+    "a window in a correlated subquery": (
+        "SELECT id, (SELECT max(r) FROM (SELECT rank() OVER (ORDER BY n % 2) AS r FROM u WHERE n % 5 = id)) AS m FROM t"
+    ),
+    "a window in a lateral subquery": (
+        "SELECT id, s.* FROM t, LATERAL (SELECT n, lag(n) OVER (ORDER BY n) AS before FROM u WHERE n % 50 = id) s"
+    ),
     "greatest ones, each once": "SELECT max_by(DISTINCT n % 5, n % 5, 3) AS m FROM u",
 }
 """What it is about → the statement."""

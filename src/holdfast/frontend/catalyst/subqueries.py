@@ -26,7 +26,7 @@ from holdfast.frontend import exists_by_extremes
 from holdfast.frontend.build_nodes import columns, linear
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.column_names import label, unique
-from holdfast.frontend.joins import Key, flag, join, join_outer, key_of, used, with_columns
+from holdfast.frontend.joins import Key, flag, join, join_outer, key_of, signed_parts, used, with_columns
 from holdfast.operators.aggregate import Aggregate, Call
 from holdfast.operators.join import Join
 from holdfast.operators.topk import TopK
@@ -225,6 +225,9 @@ def _matched(left: Node, right: Node, found: _Conditions, kept: Sequence[str] = 
     asked: dict[Tree, str] = {}
     wanted = [key.left for key in [*found.keys, *found.aware]]
     wanted += [left.column(name) for each in found.others for name in sorted(used(each) & set(left.columns))]
+    # Values that differ only in the sign of a zero are one combination, so what may tell them apart is a value, too.
+    signed = signed_parts(found.others, left)
+    wanted += signed
     for tree in wanted:
         if tree not in asked:
             asked[tree] = unique(label(tree), [*left.columns, *right.columns, *asked.values()])
@@ -232,7 +235,8 @@ def _matched(left: Node, right: Node, found: _Conditions, kept: Sequence[str] = 
     domain = Aggregate(domain, domain.columns, ())
     pairs = join(domain, right, [replace(key, left=domain.column(asked[key.left])) for key in found.keys])
     names = {own: name for tree, name in asked.items() if (own := plain(tree)) is not None}
-    conditions = [renamed(each, names) for each in found.others]
+    made: dict[Tree, Tree] = {part: domain.column(asked[part]) for part in signed}
+    conditions = [renamed(each.transform(made.get), names) for each in found.others]
     for key in found.aware:
         equal = condition("=", domain.column(asked[key.left]), key.right)
         conditions.append(condition("or", equal, is_null(equal)))

@@ -107,6 +107,9 @@ class _Window:
         outputs = list(self._below.outputs)
         calls: list[WindowCall] = []
         for each in self._calls():
+            if each.kind == "AttributeReference":  # Spark hands on a column that a subquery is joined by
+                outputs.append((each.id, self._below.names[each.id]))
+                continue
             call = self._call(each, order)
             twin = next((known for known in calls if replace(known, name=call.name) == call), None)
             if twin is None:
