@@ -12,7 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
+from holdfast.log.snapshots import read_snapshots
 from holdfast.testing import Crash, crash_at
+from tests.guarantees.engines import Life
 
 from .shop import VIEWS, Batches, Shop, die, engine, history, one_round, stop_rounds
 
@@ -165,6 +167,25 @@ def test_a_copy_that_broke_off_is_made_again(shop: Shop, tmp_path: Path) -> None
     assert rows(branch) == {view: past.expected(view) for view in VIEWS}
     flow.close()
     branch.close()
+
+
+def test_a_name_that_was_given_again_while_a_place_was_away_is_the_later_epoch(tmp_path: Path) -> None:
+    """A location that is back, and a host that leads again, may still have the earlier snapshot of that name."""
+    life = Life(tmp_path, hf.nosync(), locations=2)
+    life.run(2)
+    life.open().snapshots.take("cut")
+    earlier = {path: data for path, data in life.stores[1].snapshot().items() if path.startswith("snapshots/")}
+    life.finish()
+    on_another_host = life.open(life.prepared(1))
+    on_another_host.snapshots.remove("cut")
+    life.run(2)
+    assert on_another_host.snapshots.take("cut").epoch == 3
+    for path, data in earlier.items():
+        life.stores[1].write(path, data)
+    life.finish()
+    assert [each.epoch for each in life.open().snapshots.listed()] == [3]
+    assert [read_snapshots(store)["cut"].epoch for store in life.stores] == [3, 3], "the copies are right, too"
+    life.die()
 
 
 def test_a_strategy_that_copies_no_state_has_no_snapshots(shop: Shop, tmp_path: Path) -> None:
