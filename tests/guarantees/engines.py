@@ -82,9 +82,10 @@ class Life:
         kind: Callable[[Given], hf.Sink] = Transactional,
         view: str = "passed",
         locations: int = 1,
+        retain: int = 50,
     ) -> None:
         self.world = World(0, root)
-        self.strategy, self.view, self._kind = strategy, view, kind
+        self.strategy, self.view, self._kind, self._retain = strategy, view, kind, retain
         self.given = Given()
         self.stores = [MemoryLocation(f"memory://{number}") for number in range(locations)]
         self.engine: Engine | None = None
@@ -100,7 +101,7 @@ class Life:
             views={self.view: VIEWS[self.view]},
             texts={},
             sinks=[(self.view, self._kind(self.given))],
-            settings=DurabilitySettings(self.strategy, 1, Bound(), Retention(epochs=50)),
+            settings=DurabilitySettings(self.strategy, 1, Bound(), Retention(epochs=self._retain)),
         )
         return PreparedFlow(declared, SimulatedRunner(self.world, 2))
 

@@ -247,7 +247,8 @@ class CopyRounds:
         floor = floor if reach is None else max(floor, history.last - reach)
         held = list(self.branches.values()) if trace in self._inputs else []
         safe = self.safe if self.settings.durable else history.last
-        undoing, owed = self._rewinds.held(safe), self._rewinds.needed(min([safe, *self.branches.values()]))
+        others = (*self.branches.values(), *self.snapshots.values())
+        undoing, owed = self._rewinds.held(safe), self._rewinds.needed(min([safe, *others]))
         # Input that is taken again is read from the source's log, if it has one; such a log has no reach.
         held += [undoing] if undoing is not None else []
         held += [owed] if owed is not None and reach is None else []
