@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import holdfast as hf
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator import run
 from holdfast.testing.simulator.run import Simulation
+from tests.guarantees.engines import Life
 
 from .seeds import check
 
@@ -64,3 +68,48 @@ def test_input_that_is_taken_again_is_not_released_before(tmp_path: Path) -> Non
     engine._release()
     assert simulation.world.forgotten["orders"] == 5
     simulation.finish()
+
+
+def _counted(life: Life) -> Counter[tuple[int, ...]]:
+    """What the sink of the counts was given, added up."""
+    total: Counter[tuple[int, ...]] = Counter()
+    for *row, diff in life.given.rows:
+        total[tuple(row)] += diff
+    return +total
+
+
+def _ordered(root: Path, epochs: int, upkeep: Callable[[Life, int], object]) -> Life:
+    """A flow over rows that it cannot read again but from its log, one row in each epoch; it retains two epochs."""
+    life = Life(root, hf.nosync(), view="ordered", locations=2, retain=2)
+    for number in range(epochs):
+        life.world.feed("orders", [((number, number % 2, 10), 1)])
+        life.step(upkeep=False)
+        upkeep(life, number)
+    return life
+
+
+def test_input_that_is_owed_is_taken_again_after_the_loss_of_the_host(tmp_path: Path) -> None:
+    """One location has the epochs one by one, the other one only all together: that would do for the last epoch."""
+    life = _ordered(tmp_path, 10, lambda life, number: life.open().upkeep() if number == 9 else None)
+    life.open().rewind(3, "a test", {})
+    life.open().make_safe()
+    life.die()
+    life.open(life.prepared(1))
+    for _ in range(6):
+        life.step()
+    life.finish()
+    assert _counted(life) == Counter({(0, 5): 1, (1, 5): 1})
+
+
+def test_a_rewind_that_only_the_layers_of_the_host_can_make_is_refused(tmp_path: Path) -> None:
+    life = _ordered(tmp_path, 40, lambda life, number: life.open()._durability.upkeep())
+    with pytest.raises(hf.EpochUnavailable, match="epoch 1 any more: what source 'orders' gave") as error:
+        life.open().rewind(1, "a test", {})
+    earliest = error.value.fields["earliest"]
+    assert isinstance(earliest, int) and earliest <= 37
+    life.open().rewind(earliest, "a test", {})
+    life.open().make_safe()
+    life.die()
+    life.open(life.prepared(1))
+    life.finish()
+    assert _counted(life) == Counter({(0, 20): 1, (1, 20): 1})

@@ -252,6 +252,8 @@ class CopyRounds:
         # Input that is taken again is read from the source's log, if it has one; such a log has no reach.
         held += [undoing] if undoing is not None else []
         held += [owed] if owed is not None and reach is None else []
+        again = self._rewinds.reachable(floor) if reach is None else None
+        held += [again] if again is not None else []
         # If an edit was taken back, a sink may still need the changes of this log since the epoch that it has.
         held += [former.since] if (former := self._former_of().get(trace)) is not None else []
         return min([floor, *self.snapshots.values(), *held])

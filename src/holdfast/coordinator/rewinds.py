@@ -120,6 +120,20 @@ class Rewinds:
         unsafe = [owed for epoch, owed in self._retaken.items() if epoch > safe]
         return min((min(each.origin, each.epoch) - 1 for each in (*self.owed, *unsafe)), default=None)
 
+    def reachable(self, floor: int) -> int | None:
+        """The epoch after which input may have to be taken again if the flow is rewound to any epoch from ``floor`` on:
+        a rewind to an epoch that a former one has undone also undoes epochs before it. None if that is no epoch before
+        ``floor``."""
+        if not self._targets or max(self._targets) <= floor:
+            return None
+        last = max(max(self._origins, default=0), max(self._targets))
+        taken = {each: origin for each, origin in self._origins.items() if each <= floor and self.is_live(each, last)}
+        found = []
+        for at in (floor, *(epoch for epoch in self._targets if epoch > floor)):
+            kept = {origin for each, origin in self._origins.items() if self.is_live(each, at)}
+            found += [each - 1 for each, origin in taken.items() if origin not in kept]
+        return min(found, default=None)
+
     def retaken(self, epoch: int) -> Owed | None:
         """The owed input that ``epoch`` took again; None if it took none again."""
         return self._retaken.get(epoch)

@@ -8,7 +8,8 @@ epoch.
 
 Three things cannot be computed again, and must still be there: the log of an input whose rows are nowhere else, values
 that an operator has drawn or remembers, and input that a source was told to forget. If any of these is missing, nothing
-is done, and the error names the earliest epoch to which a rewind is possible.
+is done, and the error names the earliest epoch to which a rewind is possible. What only the local layers tell counts as
+missing once the log's locations have collapsed it: it would be lost with the host.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Rewinding:
                         flow=self._declared.name,
                         name=name,
                     )
-        layers = self._layers()
+        layers = self._lasting()
         if (why := self._why_not(to, layers)) is not None:
             raise self._unavailable(to, why, layers)
 
@@ -302,6 +303,15 @@ class Rewinding:
         flow = self._flow
         last = flow.state.history.last
         return Layers(flow.runner, list(self._compiled.layouts), self._compiled.directory, last, {}, flow.state.history)
+
+    def _lasting(self) -> Layers:
+        """Return the layers without what would be lost with the members. A rewind that needs more is refused: once it
+        counts, it must be possible to compute it again, and to take its input again, from the locations alone."""
+        settings = self._flow.state.settings
+        if not settings.durable:
+            return self._layers()
+        spare = len(self._declared.locations) - settings.min_replicas
+        return self._layers().lasting(self._flow.state.copies.holdings, spare)
 
     # -- taking input again -------------------------------------------------------------------------------------------
 
