@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import holdfast as hf
+from holdfast.runtime.declaration import ConnectorProgress
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.prepared_flow import PreparedFlow
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator import run
 from holdfast.testing.simulator.run import Simulation
-from tests.guarantees.engines import Life
+from holdfast.testing.simulator.runner import SimulatedRunner
+from tests.guarantees.engines import VIEWS, Life
 
 from .seeds import check
 
@@ -99,6 +104,20 @@ def test_input_that_is_owed_is_taken_again_after_the_loss_of_the_host(tmp_path: 
         life.step()
     life.finish()
     assert _counted(life) == Counter({(0, 5): 1, (1, 5): 1})
+
+
+def test_input_of_a_source_that_no_view_reads_any_more_is_taken_again_without_being_read(tmp_path: Path) -> None:
+    """A view that is declared later is given it; before, each step failed."""
+    life = Life(tmp_path, hf.nosync(), view="passed")
+    life.run(3, upkeep=False)
+    life.open().rewind(0, "a test", {})
+    life.die()
+    other = replace(life.prepared().declared, views={"ordered": VIEWS["ordered"]}, sinks=[])
+    without = Engine(PreparedFlow(other, SimulatedRunner(life.world, 2)), ConnectorProgress())
+    assert [without.step().epoch for _ in range(3)] == [4, 5, None]
+    without.abandon()
+    life.finish()
+    assert _counted(life) == Counter({(1, 1): 1, (2, 0): 1, (3, 1): 1})
 
 
 def test_a_rewind_that_only_the_layers_of_the_host_can_make_is_refused(tmp_path: Path) -> None:

@@ -320,7 +320,20 @@ class Rewinding:
         owed = self._flow.state.rewinds.owed
         if not owed:
             return None
+        history, reads = self._flow.state.history, self._compiled.flow.sources
+        epoch = owed[0].epoch
+        for name in history[epoch].offers:
+            source = self._declared.sources.get(name)
+            # Of a source that can be read again, a view that is declared later is given the input.
+            if source is None or (name not in reads and not source.replayable):
+                raise DeclarationError(
+                    f"flow '{self._declared.name}': the input of epoch {epoch}, which a rewind has undone, is taken "
+                    f"again next, and source '{name}', which gave some of it, is not declared now; declare it, and a "
+                    "view of it",
+                    flow=self._declared.name,
+                    name=name,
+                )
         offers = offers_again(self._flow, owed[0])
         partitions = self._flow.runner.partitions
-        work = [retaken(self._flow, name, owed[0], offer, partitions) for name, offer in offers.items()]
-        return Again(owed[0].epoch, offers, work)
+        read = [(name, offer) for name, offer in offers.items() if name in reads]
+        return Again(epoch, offers, [retaken(self._flow, name, owed[0], offer, partitions) for name, offer in read])
