@@ -40,6 +40,9 @@ class Given:
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+    changes: list[list[tuple[Any, ...]]] = field(default_factory=list)
+    """The rows of each commit, with the number at the same place of ``numbers``."""
+
     lineage: bytes = b""
 
 
@@ -53,7 +56,8 @@ class Append(hf.Sink):
         return None
 
     def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
-        self.given.rows += zip(*(column.to_pylist() for column in change.columns), strict=True)
+        self.given.changes.append(list(zip(*(column.to_pylist() for column in change.columns), strict=True)))
+        self.given.rows += self.given.changes[-1]
         self.given.numbers.append(epoch)
         self.given.lineage = lineage
 
