@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
+from holdfast.connectors.input import Input
+from holdfast.operators.aggregate import Aggregate, Call
+from holdfast.plan.nodes import Field, Source
 from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
@@ -17,6 +20,7 @@ from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator import run
 from holdfast.testing.simulator.run import Simulation
 from holdfast.testing.simulator.runner import SimulatedRunner
+from holdfast.trace.name import ALL
 from tests.guarantees.engines import VIEWS, Life
 
 from .seeds import check
@@ -118,6 +122,38 @@ def test_input_of_a_source_that_no_view_reads_any_more_is_taken_again_without_be
     without.abandon()
     life.finish()
     assert _counted(life) == Counter({(1, 1): 1, (2, 0): 1, (3, 1): 1})
+
+
+def test_the_columns_of_an_input_change_only_when_none_of_its_rows_is_to_be_taken_again(tmp_path: Path) -> None:
+    """The log with the new columns is made of the rows that are there: it does not tell what the undone epochs took."""
+    life = Life(tmp_path, hf.nosync())
+    declared = life.prepared().declared
+
+    def opened(*fields: Field) -> tuple[Input, Engine]:
+        rows = Input("rows", fields)
+        view = Aggregate(Source("rows", fields), ("a",), (Call("n", "count", (), "bigint"),))
+        own = replace(declared, sources={"rows": rows}, views={"v": view}, sinks=[])
+        return rows, Engine(PreparedFlow(own, SimulatedRunner(life.world, 2)), ConnectorProgress())
+
+    before = (Field("a", "bigint"),)
+    rows, engine = opened(*before)
+    for number in range(3):
+        rows.insert([(number % 2,)])
+        engine.step()
+    engine.rewind(0, "a test", {})
+    engine.close()
+    with pytest.raises(hf.SchemaChanged, match=r"before \(a bigint\).*to be taken again.*status\(\)\.owed is 0"):
+        opened(*before, Field("b", "bigint"))
+    _, engine = opened(*before)
+    while not engine.step().idle:
+        pass
+    engine.close()
+    rows, engine = opened(*before, Field("b", "bigint"))
+    rows.insert([(1, 1)])
+    engine.step()
+    kept, at = engine.views.readable("v", None)
+    assert sorted(zip(*kept.rows(0, ALL, at).to_pydict().values(), strict=True)) == [(0, 2), (1, 2)]
+    engine.close()
 
 
 def test_a_rewind_that_only_the_layers_of_the_host_can_make_is_refused(tmp_path: Path) -> None:
