@@ -4,6 +4,7 @@ without a key."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,28 @@ def test_an_operation_that_is_not_known_names_the_file_and_the_operation(
         )
         flow.step()
         assert _rows(flow) == ([] if format == "json" else [(1, "a")])
+
+
+def test_an_update_of_a_row_whose_key_is_null_or_nan_deletes_nothing() -> None:
+    """With order_by the deletion would have the same moment as the new row, and win."""
+    row = pa.struct([("id", pa.int64()), ("part", pa.float64()), ("of", pa.struct([("a", pa.int64())])),
+                     ("v", pa.string())])  # fmt: skip
+    schema = "id long, part double, of struct<a: bigint>, v string"
+    form = replace(feed_form("feed", schema, None, "debezium", None), key=("id", "part", "of"))
+    keys = [(1, None, {"a": 1}), (None, float("nan"), None), (1, 0.0, {"a": None})]
+    sides = [[{"id": a, "part": b, "of": c, "v": text} for a, b, c in keys] for text in ("old", "new")]
+    sides[1][2]["part"] = -0.0
+    moved = dict(sides[1][2], of={"a": 2})
+    lines = pa.table(
+        {
+            "before": pa.array([*sides[0], sides[0][2]], row),
+            "after": pa.array([*sides[1], moved], row),
+            "op": pa.array(["u"] * 4),
+        }
+    )
+    change = changes_of(form, lines, "f")
+    assert change.column("_diff").to_pylist() == [1, 1, 1, -1, 1]
+    assert change.column("v").to_pylist() == ["new", "new", "new", "old", "new"]
 
 
 def test_without_a_key_rows_are_taken_back_in_full() -> None:

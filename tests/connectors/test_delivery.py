@@ -13,7 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.guarantees.engines import Append, Life
 
+import holdfast as hf
 from holdfast.connectors import changelog, foreach
 from holdfast.connectors.changelog import committed, delivered
 from holdfast.connectors.sink import Sink
@@ -23,6 +25,7 @@ from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import SinkError
 from holdfast.guarantees.strategies import NoSync
 from holdfast.plan.nodes import Field
+from holdfast.runtime import delivery_numbers
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
@@ -372,6 +375,36 @@ def test_a_function_that_is_new_to_an_old_view_is_first_given_its_contents(shop:
     shop.open(("spend", foreach(first)), ("spend", foreach(second)), retain=2)
     shop.run(1)
     assert +second.total == +first.total == {(1, 100, 10): 1}, "it is not new any more, also where the log is alone"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_function_is_not_given_all_again_if_a_location_was_away_when_it_got_its_first_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    """What the location lacks it gets later, from this process or the next one; then the host is lost."""
+    monkeypatch.setattr(delivery_numbers, "_AGAIN", 0.0)
+    life = Life(tmp_path, hf.nosync(), kind=Append, view="counted")
+    life.open()
+    write = life.stores[0].write
+
+    def away(path: str, data: bytes) -> None:
+        if path == "sinks.json":
+            raise hf.StoreError("the location does not answer")
+        write(path, data)
+
+    monkeypatch.setattr(life.stores[0], "write", away)
+    life.run(1)
+    if restarts:
+        life.die()
+    monkeypatch.setattr(life.stores[0], "write", write)
+    life.run(3)
+    life.die()
+    life.feed(1)
+    life.open(life.prepared(1))
+    life.step()
+    life.die()
+    given = [number % 10**12 for number in life.given.numbers]
+    assert len(given) - len(set(given)) <= 1 + restarts, "a last epoch may come again, and no other"
 
 
 def test_a_function_is_not_given_the_view_again_where_the_flow_was_opened_in_vain_meanwhile(

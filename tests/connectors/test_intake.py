@@ -1,8 +1,13 @@
-"""How often sources are asked."""
+"""How often sources are asked, and what they are told."""
 
 from __future__ import annotations
 
+import pytest
+
+from holdfast.connectors.input import Input
 from holdfast.connectors.source import Offer, Source
+from holdfast.errors import BadFile
+from holdfast.plan.nodes import Field
 from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.intake import Intake
 
@@ -44,3 +49,25 @@ def test_a_source_that_has_nothing_is_asked_less_often_and_at_once_by_a_step() -
     time[0] += 2.0
     listing.news = {"x": 2}
     assert intake.poll(["listing"], patient=True), "no later than after its patience"
+
+
+class Accusing(Slow):
+    """Knows better what was wrong, as `hf.files` does of a file that Spark cannot read."""
+
+    def reject(self, offer: Offer, error: Exception) -> bool:
+        raise BadFile("file 'a.json': it does not read as json", path="a.json") from error
+
+
+def test_every_source_is_told_that_its_offer_was_rejected_also_if_another_one_raises() -> None:
+    """An input that is not told takes the rows for those of an epoch that runs: discard() leaves them alone."""
+    accusing, pushed = Accusing([0.0], 0.0, patience=0.0), Input("pushed", (Field("a", "bigint"),))
+    intake = Intake({"files": accusing, "pushed": pushed}, ConnectorProgress(), [])
+    accusing.news = {"files": ["a.json"]}
+    pushed.insert([(1,)])
+    offers = intake.poll(["files", "pushed"])
+    for one in intake.work(offers):
+        if one.source is pushed:
+            pushed.parts(one.offers[0])
+    with pytest.raises(BadFile, match=r"a\.json"):
+        intake.reject(offers, ValueError("a task failed"))
+    assert pushed.discard().inserted == 1 and pushed.pending.changes == 0

@@ -99,6 +99,25 @@ def test_a_query_is_run_again_and_its_difference_is_the_change(spark: SparkSessi
         assert _rows(flow) == [(2, "B"), (3, "C")]
 
 
+def test_a_query_is_run_once_for_a_version_however_often_its_epoch_reads_it(spark: SparkSession) -> None:
+    """An epoch that runs twice, after damage was repaired, must read the same rows under the same digest."""
+    source = hf.replaced("SELECT rand() AS x", schema="x double", every=0)
+    seen = []
+    for _ in range(2):
+        offer = source.poll()
+        assert offer is not None
+        read = [sorted(map(repr, source.frame(spark, offer).collect())) for _ in range(2)]
+        assert read[0] == read[1]
+        seen.append(read[0])
+        source.advance(offer)
+    assert seen[0] != seen[1], "the next version is another run"
+    offer = source.poll()
+    assert offer is not None
+    before = source.frame(spark, offer).collect()
+    source.reject(offer, ValueError("the epoch failed"))
+    assert source.frame(spark, source.poll() or {}).collect() != before, "after a failure it is run again"
+
+
 def test_what_cannot_be_replaced_is_refused_at_the_call(tmp_path: Path) -> None:
     _write(tmp_path / "t.parquet", [(1, "a")])
     for given, message in (

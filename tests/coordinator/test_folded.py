@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 from holdfast.connectors.file_access import File
 from holdfast.connectors.file_offer import Offered, files_of, fold_files, offer_of
 from holdfast.connectors.input import Input
+from holdfast.connectors.keyed_source import KeyedSource
 from holdfast.connectors.rate import rate
 from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.folded import Folded
@@ -255,6 +256,28 @@ def test_rates_fold_to_a_range_with_the_number_of_epochs() -> None:
         polls.append(offer["from"])
         again.advance(offer)
     assert polls == [40, 50]
+
+
+class Ranges(Heard):
+    """A source of ones own, whose rows come in no order inside an offer."""
+
+    fields = (Field("id", "bigint"), Field("at", "bigint"))
+
+    def fold(self, offers: Sequence[Offer]) -> list[Offer]:
+        return [{"first": offers[0]["first"], "after": offers[-1]["after"]}]
+
+
+@pytest.mark.parametrize(
+    ("in_order", "order_by", "left"), [(False, None, 3), (True, None, 1), (False, "at", 1)], ids=str
+)
+def test_offers_that_alone_say_which_row_of_a_key_is_later_are_not_folded(
+    in_order: bool, order_by: str | None, left: int
+) -> None:
+    inner = Ranges()
+    inner.in_order = in_order
+    source = KeyedSource("s", inner, "id", order_by, None)
+    offers: list[Offer] = [{"at": at, "of": {"first": at, "after": at + 1}} for at in range(3)]
+    assert len(source.fold(offers)) == left
 
 
 def test_files_fold_to_one_list_per_way_of_reading_them() -> None:

@@ -83,6 +83,15 @@ def test_a_base_is_never_among_what_was_undone_nor_after_input_that_may_be_read_
     assert Rewinds(history("a", "b", "c", "d", 1, (2,), (3,), "e")).foldable(upto, safe) == allowed
 
 
+def test_input_that_a_rewind_to_an_undone_epoch_would_take_again_is_reachable() -> None:
+    """Epoch 3 undid epoch 1, and epoch 4 brought it back: a rewind to epoch 3 would undo it once more."""
+    rewinds = Rewinds(history("a", "b", "c", 0, 1, (2,)))
+    assert [rewinds.reachable(floor) for floor in (1, 2, 3, 4)] == [0, 0, 0, None]
+    rewinds.add(Lineage(6, "", {}, 106, 0, rewind={"to": 3}))
+    assert owed(rewinds) == [(1, 1), (2, 5)]
+    assert Rewinds(history("a", "b", "c")).reachable(0) is None
+
+
 def test_nothing_behind_a_base_is_known_as_a_rewind() -> None:
     rewinds = Rewinds(history("a", "b", 0, (1,), "c"))
     rewinds.add(Folded(3, "", {}, 103, 0))

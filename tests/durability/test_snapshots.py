@@ -12,7 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
+from holdfast.log.snapshots import read_snapshots
 from holdfast.testing import Crash, crash_at
+from holdfast.testing.memory import MemoryLocation
+from tests.guarantees.engines import Life
 
 from .shop import VIEWS, Batches, Shop, die, engine, history, one_round, stop_rounds
 
@@ -165,6 +168,57 @@ def test_a_copy_that_broke_off_is_made_again(shop: Shop, tmp_path: Path) -> None
     assert rows(branch) == {view: past.expected(view) for view in VIEWS}
     flow.close()
     branch.close()
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_a_copy_takes_the_input_that_a_rewind_undid_and_nobody_had_taken_again_yet(tmp_path: Path, taken: int) -> None:
+    """However long ago the snapshot was taken: the rows are kept for it."""
+    life = Life(tmp_path / "flow", hf.nosync(), view="ordered", retain=2)
+    for number in range(4):
+        life.world.feed("orders", [((number, number % 2, 10), 1)])
+        life.step()
+    life.open().rewind(1, "a test", {})
+    for _ in range(taken):
+        life.step()
+    life.open().snapshots.take("cut")
+    while not life.open().step().idle:
+        life.open().upkeep()
+    copies = [MemoryLocation("memory://at once"), MemoryLocation("memory://later")]
+    hf.copy_snapshot(life.stores[0], "cut", copies[0])
+    for _ in range(8):
+        life.world.feed("orders", [((9, 0, 10), 1), ((9, 0, 10), -1)])
+        life.step()
+    life.open().upkeep()
+    hf.copy_snapshot(life.stores[0], "cut", copies[1])
+    for number, location in enumerate(copies):
+        copy = Life(tmp_path / f"copy {number}", hf.nosync(), view="ordered", retain=2)
+        copy.world.feeds = {**life.world.feeds, "orders": life.world.feeds["orders"][:4]}
+        copy.stores = [location]
+        copy.finish()
+        total: Counter[Any] = Counter()
+        for *row, diff in copy.given.rows:
+            total[tuple(row)] += diff
+        assert total == Counter({(0, 2): 1, (1, 2): 1})
+    life.die()
+
+
+def test_a_name_that_was_given_again_while_a_place_was_away_is_the_later_epoch(tmp_path: Path) -> None:
+    """A location that is back, and a host that leads again, may still have the earlier snapshot of that name."""
+    life = Life(tmp_path, hf.nosync(), locations=2)
+    life.run(2)
+    life.open().snapshots.take("cut")
+    earlier = {path: data for path, data in life.stores[1].snapshot().items() if path.startswith("snapshots/")}
+    life.finish()
+    on_another_host = life.open(life.prepared(1))
+    on_another_host.snapshots.remove("cut")
+    life.run(2)
+    assert on_another_host.snapshots.take("cut").epoch == 3
+    for path, data in earlier.items():
+        life.stores[1].write(path, data)
+    life.finish()
+    assert [each.epoch for each in life.open().snapshots.listed()] == [3]
+    assert [read_snapshots(store)["cut"].epoch for store in life.stores] == [3, 3], "the copies are right, too"
+    life.die()
 
 
 def test_a_strategy_that_copies_no_state_has_no_snapshots(shop: Shop, tmp_path: Path) -> None:

@@ -40,6 +40,9 @@ class Given:
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+    changes: list[list[tuple[Any, ...]]] = field(default_factory=list)
+    """The rows of each commit, with the number at the same place of ``numbers``."""
+
     lineage: bytes = b""
 
 
@@ -53,7 +56,8 @@ class Append(hf.Sink):
         return None
 
     def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
-        self.given.rows += zip(*(column.to_pylist() for column in change.columns), strict=True)
+        self.given.changes.append(list(zip(*(column.to_pylist() for column in change.columns), strict=True)))
+        self.given.rows += self.given.changes[-1]
         self.given.numbers.append(epoch)
         self.given.lineage = lineage
 
@@ -82,9 +86,10 @@ class Life:
         kind: Callable[[Given], hf.Sink] = Transactional,
         view: str = "passed",
         locations: int = 1,
+        retain: int = 50,
     ) -> None:
         self.world = World(0, root)
-        self.strategy, self.view, self._kind = strategy, view, kind
+        self.strategy, self.view, self._kind, self._retain = strategy, view, kind, retain
         self.given = Given()
         self.stores = [MemoryLocation(f"memory://{number}") for number in range(locations)]
         self.engine: Engine | None = None
@@ -100,7 +105,7 @@ class Life:
             views={self.view: VIEWS[self.view]},
             texts={},
             sinks=[(self.view, self._kind(self.given))],
-            settings=DurabilitySettings(self.strategy, 1, Bound(), Retention(epochs=50)),
+            settings=DurabilitySettings(self.strategy, 1, Bound(), Retention(epochs=self._retain)),
         )
         return PreparedFlow(declared, SimulatedRunner(self.world, 2))
 

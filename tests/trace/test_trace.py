@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.trace.cover import Chain
 from holdfast.trace.hashing import hash_columns, weak_bits
-from holdfast.trace.layer import list_layers, retain
+from holdfast.trace.layer import forget_all, list_layers, retain
 from holdfast.trace.name import ALL
 from holdfast.trace.rows import Block, Layout, sub_hash
 from holdfast.trace.search import lower_bound, upper_bound
@@ -135,6 +135,27 @@ def test_compacted_epochs_are_refused_and_say_what_can_be_read(tmp_path: Path) -
         world.open(5).changes(1, 4)
     assert error.value.fields["earliest"] == 3
     assert totals(world.open(5).changes(3, 5)) == world.state(5, after=3)
+
+
+def test_a_damaged_layer_that_only_changes_read_is_damage_and_no_compaction(tmp_path: Path) -> None:
+    """As of the last epoch a collapsed layer is read. A damaged one beside it is to be set aside and fetched again."""
+    world = World(tmp_path, Layout(3, 1, "hash"), Random(1))
+    for _ in range(3):
+        world.step(5)
+    single = {path: path.read_bytes() for path in tmp_path.glob("*.arrow")}
+    world.maintain(since=2)
+    collapsed = [path for path in tmp_path.glob("*.arrow") if path not in single]
+    assert len(collapsed) == 1
+    for path, data in single.items():
+        middle = path.name.startswith("000000000001-")
+        path.unlink(missing_ok=True)
+        path.write_bytes(data[: len(data) // 2] if middle else data)
+    forget_all()
+    trace = Trace.open(tmp_path, world.layout, 0, ALL, 2, Chain(2, ()))
+    assert totals(trace.scan()) == world.state(2)
+    with pytest.raises(LogDamaged) as error:
+        trace.changes(0, 2)
+    assert Path(str(error.value.fields["path"])).name.startswith("000000000001-")
 
 
 def test_a_trace_before_its_first_epoch_is_empty(tmp_path: Path) -> None:

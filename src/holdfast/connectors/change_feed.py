@@ -31,6 +31,8 @@ from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field
 from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import ddl_type
+from holdfast.trace.equality import equal_rows
+from holdfast.trace.hashing import normalise_keys
 from holdfast.trace.physical import Bools
 
 Envelope = Literal["debezium"]
@@ -314,12 +316,9 @@ def _of_envelopes(
 
 
 def _differ(before: pa.StructArray, after: pa.StructArray, key: Sequence[str]) -> Bools:
-    """Whether the keys of two rows differ, for each pair of rows."""
-    found = np.zeros(len(before), np.bool_)
-    for name in key:
-        one, other = (pc.struct_field(each, [name]) for each in (before, after))
-        found |= ~np.asarray(pc.fill_null(pc.equal(one, other), False))
-    return found
+    """Whether the keys of two rows differ, for each pair of rows: as in grouping, NULL is NULL, and NaN is NaN."""
+    sides = [[normalise_keys(pc.struct_field(rows, [name])) for name in key] for rows in (before, after)]
+    return ~equal_rows(*sides, rows=len(before))
 
 
 def _among(said: Any, words: Sequence[str]) -> Bools:

@@ -3,6 +3,7 @@
 An offer is the inner source's offer with a growing number: ``{"at": n, "of": offer}``. A folded offer has the number of
 the first offer in it, and the number of the last one (``"upto"``); the inner source folds offers in order. So a later
 row always has a greater place (offer and part, block, row) than an earlier row, also when folded offers are read.
+Without an order column, offers of an inner source whose rows do not come in order are therefore not folded.
 
 A row that the source deletes (``_diff`` below 0) deletes its key. If the inner source does not say that its rows come
 in the order in which they happened (``in_order``), the deletions of an offer come before its other rows.
@@ -104,6 +105,8 @@ class KeyedSource(Source):
         return self.inner.size(offer["of"])
 
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
+        if self.versions.order is None and not self.inner.in_order:
+            return list(offers)  # only the offers say which row of a key is the later one
         fewer = self.inner.fold([offer["of"] for offer in offers])
         if len(fewer) == len(offers):
             return list(offers)

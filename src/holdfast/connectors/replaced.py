@@ -133,12 +133,17 @@ class _OfFiles:
     def frame(self, spark: Any, offer: Offer) -> Any:
         return self._now.frame(spark, offer["of"]) if columns_of(offer["of"]).names else None
 
+    def forget(self) -> None:
+        """Nothing is kept of a version that was taken or rejected."""
+
 
 class _OfFrame:
     """A query: each look is a version."""
 
     def __init__(self, made: Callable[[Any], Any]) -> None:
         self._made = made
+        self._read: tuple[Offer, Any] | None = None
+        """The last offer that was read, and its result."""
 
     def in_session(self, zone: str) -> None:
         pass
@@ -153,8 +158,15 @@ class _OfFrame:
         )
 
     def frame(self, spark: Any, offer: Offer) -> Any:
-        # Spark may run a frame several times, and the result must not change between runs.
-        return self._made(spark).localCheckpoint()
+        # Spark may run a frame several times, an epoch may ask for it several times, and it may run twice (after a
+        # damaged layer was brought back). The result must not change in between.
+        if self._read is None or self._read[0] != offer:
+            self._read = None
+            self._read = (offer, self._made(spark).localCheckpoint())
+        return self._read[1]
+
+    def forget(self) -> None:
+        self._read = None
 
 
 class Replaced(Source):
@@ -195,9 +207,11 @@ class Replaced(Source):
         self._next = offer["version"] + 1
         self._content = offer["content"]
         self._offer = None
+        self._inner.forget()
 
     def reject(self, offer: Offer, error: Exception) -> bool:
         self._offer = self._looked = None  # the next poll looks again
+        self._inner.forget()
         return False
 
     def parts(self, offer: Offer) -> list[Part]:

@@ -247,10 +247,13 @@ class CopyRounds:
         floor = floor if reach is None else max(floor, history.last - reach)
         held = list(self.branches.values()) if trace in self._inputs else []
         safe = self.safe if self.settings.durable else history.last
-        undoing, owed = self._rewinds.held(safe), self._rewinds.needed(min([safe, *self.branches.values()]))
+        others = (*self.branches.values(), *self.snapshots.values())
+        undoing, owed = self._rewinds.held(safe), self._rewinds.needed(min([safe, *others]))
         # Input that is taken again is read from the source's log, if it has one; such a log has no reach.
         held += [undoing] if undoing is not None else []
         held += [owed] if owed is not None and reach is None else []
+        again = self._rewinds.reachable(floor) if reach is None else None
+        held += [again] if again is not None else []
         # If an edit was taken back, a sink may still need the changes of this log since the epoch that it has.
         held += [former.since] if (former := self._former_of().get(trace)) is not None else []
         return min([floor, *self.snapshots.values(), *held])

@@ -174,7 +174,8 @@ class FlowState:
         upto = min([floor, self.history.last - 1, *named, *(each for each in self.sinks.epochs if each is not None)])
         if self.settings.durable:
             upto = min(upto, self.copies.cleared)
-        upto = self.rewinds.foldable(upto, self.copies.safe if self.settings.durable else self.history.last)
+        safe = self.copies.safe if self.settings.durable else self.history.last
+        upto = self.rewinds.foldable(upto, min([safe, *named]))  # a copy of a snapshot takes owed input itself
         folded = self.history.base.epoch if self.history.base is not None else -1
         return upto if upto - folded >= max(self.settings.fold, base_bytes // _LINE) else None
 
@@ -324,7 +325,7 @@ class FlowState:
         upto = self.settings.strategy.releasable(self.copies.cleared, self.copies.state)
         upto = min([upto, *self.copies.branches.values()])
         # Input that was taken again after that may still be read; sources know it by the epoch that took it first.
-        needed = self.rewinds.needed(upto)
+        needed = self.rewinds.needed(min([upto, *self.copies.snapshots.values()]))
         return instructions.ReleaseInput(upto if needed is None else min(upto, needed))
 
     # -- epochs -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ as of ``to`` is not owed, whichever epoch took it.
 All of this is computed from the history. A base (`coordinator/folded.py`) never ends between ``to`` and its rewind, nor
 after an epoch whose input is owed (`Rewinds.foldable`), so the epochs in a base stay in effect for good.
 
-Pure: a part of `FlowState`. Cost: O(retained epochs) for each rewind, O(rewinds) for each other call.
+Pure: a part of `FlowState`. Cost: O(retained epochs) for each rewind, O(rewinds) for each other call; `reachable` costs
+O(retained epochs · rewinds) once for each epoch, as long as a rewind is among the retained epochs.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ class Rewinds:
 
         self.owed: tuple[Owed, ...] = ()
         """The input that must be taken again, in this order, before any new input."""
+
+        self._reachable: tuple[tuple[int, ...], int | None] | None = None
+        """The last answer of `reachable`, and what it was asked: it is the same for all traces."""
 
         for record in history:
             self.add(record)
@@ -119,6 +123,29 @@ class Rewinds:
         None if no input may be."""
         unsafe = [owed for epoch, owed in self._retaken.items() if epoch > safe]
         return min((min(each.origin, each.epoch) - 1 for each in (*self.owed, *unsafe)), default=None)
+
+    def reachable(self, floor: int) -> int | None:
+        """The epoch after which input may have to be taken again if the flow is rewound to any epoch from ``floor`` on:
+        a rewind to an epoch that a former one has undone also undoes epochs before it. None if that is no epoch before
+        ``floor``."""
+        if floor < 0 or not self._targets or max(self._targets) <= floor:
+            return None
+        asked = floor, len(self._origins), max(self._targets), max(self._origins, default=-1)
+        if self._reachable is None or self._reachable[0] != asked:
+            last = max(asked[2:])
+            points = [floor, *(epoch for epoch in self._targets if epoch > floor)]
+            taken = {each: origin for each, origin in self._in_effect(last).items() if each <= floor}
+            kept = [set(self._in_effect(at).values()) for at in points] if taken else []
+            found = [each - 1 for each, origin in taken.items() if not all(origin in some for some in kept)]
+            self._reachable = asked, min(found, default=None)
+        return self._reachable[1]
+
+    def _in_effect(self, at: int) -> dict[int, int]:
+        """The epochs whose input is in effect as of epoch ``at``, each with its origin."""
+        live = self.live(at)
+        return {
+            each: origin for each, origin in self._origins.items() if any(first <= each <= last for first, last in live)
+        }
 
     def retaken(self, epoch: int) -> Owed | None:
         """The owed input that ``epoch`` took again; None if it took none again."""

@@ -1,7 +1,8 @@
 """Copying a snapshot to another place, where it is a log of its own: `hf.copy_snapshot`.
 
 The copy is made of the files in one location, without Spark, and without opening the flow, which may be running
-meanwhile. Each trace becomes one layer per range of key hashes, with its rows as of the snapshot's epoch; the lineage
+meanwhile. Each trace becomes one layer per range of key hashes, with its rows as of the snapshot's epoch (and its
+changes since the input that a rewind undid and no epoch had taken again by then, since the copy will); the lineage
 is the history up to that epoch. The order makes it safe: layers are written first, then the lineage, without which
 there is no history. A copy that broke off is made again over the files that are there.
 """
@@ -19,6 +20,7 @@ import numpy as np
 from holdfast.coordinator.claim import Claim
 from holdfast.coordinator.copy_plan import trusting
 from holdfast.coordinator.history import History
+from holdfast.coordinator.rewinds import Rewinds
 from holdfast.coordinator.true_history import choose
 from holdfast.errors import DeclarationError, EpochUnavailable, LogDamaged, StoreError, UnknownName
 from holdfast.foundation import arguments, failpoints
@@ -71,22 +73,25 @@ def copy_snapshot(log: Place, name: str, target: Place, *, flow: str | None = No
         raise _not_yet(source, snapshot)
     copy.open(flow or snapshot.flow)
     copy.write_collections(snapshot.collections)
+    owed = Rewinds(history[: snapshot.epoch + 1]).needed(snapshot.epoch)
     for trace in snapshot.traces:
-        _copy_trace(source, copy, trace, snapshot, history)
+        _copy_trace(source, copy, trace, snapshot, history, snapshot.epoch if owed is None else owed)
     copy.claim(Claim(history[snapshot.epoch].term, secrets.token_hex(8)), {"copied": snapshot.name})
     failpoints.reach("snapshot.copied_layers")
     copy.write_lineage(history[: snapshot.epoch + 1])
     return Snapshot(snapshot.name, snapshot.epoch, snapshot.digest, True)
 
 
-def _copy_trace(source: Replica, copy: Replica, trace: str, snapshot: NamedEpoch, history: History) -> None:
+def _copy_trace(source: Replica, copy: Replica, trace: str, snapshot: NamedEpoch, history: History, since: int) -> None:
+    """Copy a trace as of the snapshot, with its single changes after epoch ``since``, if they are still there."""
+
     def make() -> None:
         names = [each for each in source.layers(trace) if is_true(each, history)]
         bounds = sorted({bound for each in names for bound in (each.low, each.high)})
         if not bounds or (bounds[0], bounds[-1]) != (0, 1 << 64):
             raise _not_yet(source, snapshot)
         for low, high in pairwise(bounds):
-            _copy_range(source, copy, trace, snapshot, names, low, high, history.last)
+            _copy_range(source, copy, trace, snapshot, names, low, high, history.last, since)
 
     relisted(make)  # a layer that has disappeared was merged, and the next listing has its rows
 
@@ -100,6 +105,7 @@ def _copy_range(
     low: int,
     high: int,
     last: int,
+    since: int,
 ) -> None:
     epoch = snapshot.epoch
     try:
@@ -114,8 +120,9 @@ def _copy_range(
     if layout is None:
         return
     rows = Block.concat(blocks)
-    since = epoch if epoch > 0 else -1
-    rows = consolidate(replace(rows, epoch=np.full(rows.rows, epoch, np.int64)), layout)
+    since = min(epoch, max([since, *(min(name.since, name.last) for name, _, _ in found)]))
+    rows = consolidate(replace(rows, epoch=np.maximum(rows.epoch, since)), layout)
+    since = since if since > 0 else -1
     data = encode_layer(rows, layout, epoch=epoch, metadata=changed_metadata(found, since))
     copy.write_layer(trace, durable_name(low, high, 0, epoch, snapshot.digest, since, data), data)
 

@@ -256,6 +256,11 @@ class Delivery:
             # This sink cannot tell what it has. The last epoch may or may not have reached it, so it gets that epoch
             # again. A sink that is as new as its view has nothing.
             new = len(past) == 1 and past[0].first == last
+            if new and past[-1].version != self._declared[view]:
+                # It may have that epoch, so the next one, which edits the view, must be the difference to it.
+                epoch, change = self._start(view, past)
+                self._commit(index, self._history[epoch], change)
+                return
             has = -1 if new else self._state.surely_has(last)
             self._guard.tell(SinkStarted(index, has))
         if has < 0 and past[-1].version != self._declared[view]:

@@ -23,12 +23,14 @@ driver that the history has: it then ran its own epochs under these numbers, and
 Until all these epochs are given again, that is written down, too.
 
 The numbers are written to the working directory (``delivered.json``) and to each log location (``sinks.json``). A
-location that cannot be written to does no harm: the term is enough to choose a new base.
+location that cannot be written to gets them later. It does no harm to the numbers, since the term is enough to choose a
+new base; but if the host were lost meanwhile, its sinks would count as new.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
@@ -42,6 +44,9 @@ from holdfast.log.working_directory import write_whole
 
 STRIDE = 10**12
 LOCAL, COPY = "delivered.json", "sinks.json"
+_AGAIN = 30.0
+"""Seconds until a location that could not be written to is tried again."""
+
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -125,19 +130,27 @@ class DeliveryNumbers:
         self._sinks = {name for name in sinks if (name if former is None else former.get(name)) in self._sinks}
         # Written even without such sinks: a later opening that has one must see that nothing was given in between. If
         # it cannot be written then (the disk is full), that opening chooses a new base, as after a loss.
+        self._lacking: set[str] = set()
+        """The locations that could not be written to, and lack what was written since."""
+
+        self._tried = 0.0
+        same = said is not None and self._said() == {key: said.get(key) for key in self._said()}
         with nullcontext() if sinks else suppress(LogError, OSError):
-            self._write(copies=said is None or self._said() != {key: said.get(key) for key in self._said()})
+            self._write(copies=not same or not local.get("copied", True))
 
     def is_new(self, sink: str) -> bool:
         """Whether a sink was given no epoch yet."""
         return sink not in self._sinks
 
     def given(self, sink: str) -> None:
-        """Note that a sink was given an epoch; only the first time writes."""
+        """Note that a sink was given an epoch; only the first time writes, unless a location could not be written
+        to."""
         if sink not in self._sinks:
             self._sinks.add(sink)
             self._given = True
             self._write(copies=True)
+        elif self._lacking and time.monotonic() - self._tried >= _AGAIN:
+            self._write(copies=False)
 
     def gave_again(self) -> None:
         """Note that all epochs that had to be given again were given."""
@@ -154,11 +167,24 @@ class DeliveryNumbers:
         return {"sinks": sorted(self._sinks), "given": self._given, "numbers": asdict(self.numbers), **owed}
 
     def _write(self, copies: bool, closed: int | None = None) -> None:
+        """Write the numbers to the working directory; and, with ``copies``, to all locations, else to those that lack
+        them."""
+        self._lacking = set(self._replicas) if copies else self._lacking
+        # Before the locations are written to: if the driver dies in the middle, the next one writes to them again.
+        self._write_here(closed)
+        if self._lacking:
+            self._tried = time.monotonic()
+            for name in sorted(self._lacking):
+                with suppress(StoreError):
+                    self._replicas[name].location.write(COPY, json.dumps(self._said()).encode())
+                    self._lacking.discard(name)
+            if not self._lacking:
+                self._write_here(closed)
+
+    def _write_here(self, closed: int | None) -> None:
         own = {**self._said(), "boot": _boot(), "term": self._term}
+        own |= {} if not self._lacking else {"copied": False}
         write_whole(self._path, json.dumps(own if closed is None else {**own, "closed": closed}))
-        for replica in self._replicas.values() if copies else ():
-            with suppress(StoreError):
-                replica.location.write(COPY, json.dumps(self._said()).encode())
 
     def _copy(self) -> dict[str, Any] | None:
         """Return what the location with the greatest base says; None if no location can be read."""

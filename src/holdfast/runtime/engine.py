@@ -285,7 +285,8 @@ class Engine:
         self._measuring = Background(runner, "holdfast-rates", self._measure, _SINK_PAUSE)
         self._delivery.attach(partial(log_as, compiled, self._layers, self._state), self._guard, versions)
         known = KnownSources(descriptions.sources(), compiled, history.last)
-        known.check(self._intake.taken)
+        owed = {name for each in self._state.rewinds.owed for name in self.history[each.epoch].offers}
+        known.check(self._intake.taken, owed)
         absent = {each.version.trace: log_layout(each.version) for each in known.absent.values()}
         self._durability.keep_absent(absent, known.absent_traces, {})
         self._intake.catch_up()

@@ -68,9 +68,17 @@ class Intake:
 
     def reject(self, offers: Mapping[str, Offer], error: Exception) -> bool:
         """Tell the sources that the epoch with these offers failed. Return whether a source has set bad input aside, so
-        that the epoch can be tried without it."""
-        # A list, so that every source is told, not only those up to the first True.
-        return any([self._sources[name].reject(offer, error) for name, offer in offers.items()])
+        that the epoch can be tried without it. Every source is told, even if another one raises; the first error is
+        raised at the end."""
+        again, failed = False, None
+        for name, offer in offers.items():
+            try:
+                again = self._sources[name].reject(offer, error) or again
+            except Exception as better:
+                failed = failed or better
+        if failed is not None:
+            raise failed
+        return again
 
     def blame(self, error: Exception) -> None:
         """Raise the source's own error for a file if ``error``, from Spark, names a file that was taken of a source."""

@@ -9,7 +9,7 @@ the error says so before anything is written. Any other source is read again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -168,18 +168,32 @@ class KnownSources:
         operators = [each for known in self.absent.values() for each in known.operators]
         return frozenset(f"{each}.{suffix}" for each in operators for suffix in ("rows", "pending", "ids", "ends"))
 
-    def check(self, taken: Mapping[str, object]) -> None:
+    def check(self, taken: Mapping[str, object], owed: Collection[str]) -> None:
         """Raise `SchemaChanged` for an input whose rows in the log have other columns, and for a source with another
-        key or origin. ``taken``: the sources of which an epoch took rows; no error is raised for other sources."""
+        key or origin. ``taken``: the sources of which an epoch took rows; no error is raised for other sources.
+        ``owed``: the sources of which a rewind has undone input that is still to be taken again. It is read from their
+        logs, epoch by epoch, and a log that is made of a former one has only the rows that are there now."""
         for name, error in self._rekeyed.items():
             if name in taken:
                 raise error
         for name, error in self.changed.items():
             if self._now[name].pushed and name in taken:
                 raise error
+        for name, former in self.former.items():
+            if name in owed:
+                raise SchemaChanged(
+                    f"source '{name}': it is declared with other columns than before ({_named(former.fields)}), and "
+                    "rows of it that a rewind has undone are still to be taken again, from its log. Declare it as it "
+                    "was, run the flow until flow.status().owed is 0, and change it then",
+                    name=name,
+                )
 
     def to_json(self) -> dict[str, Any]:
         return {name: known.to_json() for name, known in {**self.absent, **self._now}.items()}
+
+
+def _named(fields: Sequence[Field]) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in fields)
 
 
 def _until(known: Known, last: int) -> Known:

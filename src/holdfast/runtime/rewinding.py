@@ -8,7 +8,8 @@ epoch.
 
 Three things cannot be computed again, and must still be there: the log of an input whose rows are nowhere else, values
 that an operator has drawn or remembers, and input that a source was told to forget. If any of these is missing, nothing
-is done, and the error names the earliest epoch to which a rewind is possible.
+is done, and the error names the earliest epoch to which a rewind is possible. What only the local layers tell counts as
+missing once the log's locations have collapsed it: it would be lost with the host.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Rewinding:
                         flow=self._declared.name,
                         name=name,
                     )
-        layers = self._layers()
+        layers = self._lasting()
         if (why := self._why_not(to, layers)) is not None:
             raise self._unavailable(to, why, layers)
 
@@ -303,6 +304,15 @@ class Rewinding:
         last = flow.state.history.last
         return Layers(flow.runner, list(self._compiled.layouts), self._compiled.directory, last, {}, flow.state.history)
 
+    def _lasting(self) -> Layers:
+        """Return the layers without what would be lost with the members. A rewind that needs more is refused: once it
+        counts, it must be possible to compute it again, and to take its input again, from the locations alone."""
+        settings = self._flow.state.settings
+        if not settings.durable:
+            return self._layers()
+        spare = len(self._declared.locations) - settings.min_replicas
+        return self._layers().lasting(self._flow.state.copies.holdings, spare)
+
     # -- taking input again -------------------------------------------------------------------------------------------
 
     def next(self) -> Again | None:
@@ -310,7 +320,20 @@ class Rewinding:
         owed = self._flow.state.rewinds.owed
         if not owed:
             return None
+        history, reads = self._flow.state.history, self._compiled.flow.sources
+        epoch = owed[0].epoch
+        for name in history[epoch].offers:
+            source = self._declared.sources.get(name)
+            # Of a source that can be read again, a view that is declared later is given the input.
+            if source is None or (name not in reads and not source.replayable):
+                raise DeclarationError(
+                    f"flow '{self._declared.name}': the input of epoch {epoch}, which a rewind has undone, is taken "
+                    f"again next, and source '{name}', which gave some of it, is not declared now; declare it, and a "
+                    "view of it",
+                    flow=self._declared.name,
+                    name=name,
+                )
         offers = offers_again(self._flow, owed[0])
         partitions = self._flow.runner.partitions
-        work = [retaken(self._flow, name, owed[0], offer, partitions) for name, offer in offers.items()]
-        return Again(owed[0].epoch, offers, work)
+        read = [(name, offer) for name, offer in offers.items() if name in reads]
+        return Again(epoch, offers, [retaken(self._flow, name, owed[0], offer, partitions) for name, offer in read])

@@ -57,34 +57,39 @@ class Snapshots:
         self._lock = threading.Lock()
 
     def load(self) -> None:
-        """Read the snapshots of the directory and all locations, and write files where they are missing. A snapshot of
-        an epoch that was lost is left out."""
-        found: dict[str, NamedEpoch] = {}
+        """Read the snapshots of the directory and all locations, and write files where they are missing or older. A
+        snapshot of an epoch that was lost is left out. Where places say different epochs for a name, the latest counts:
+        the name was given again while the other places, or this host, were away."""
         there: list[tuple[Location, dict[str, NamedEpoch]]] = []
         for location in self._locations:
             try:
                 there.append((location, read_snapshots(location)))
-                found |= there[-1][1]
             except StoreError as error:
                 self._missed(location, error)
         local = read_local(self._directory)
-        found |= local
-        for name, snapshot in found.items():
-            if self._state.history.digest(snapshot.epoch) != snapshot.digest:
+        found: dict[str, list[NamedEpoch]] = {}
+        for places in (*(has for _, has in there), local):
+            for name, snapshot in places.items():
+                found.setdefault(name, []).append(snapshot)
+        for name, said in found.items():
+            kept = [each for each in said if self._state.history.digest(each.epoch) == each.digest]
+            if not kept:
+                epoch = max(each.epoch for each in said)
                 _LOG.warning(
                     "flow '%s': snapshot '%s' is of epoch %d, which was lost; it is left out",
                     self._flow,
                     name,
-                    snapshot.epoch,
-                    extra={"flow": self._flow, "snapshot": name, "epoch": snapshot.epoch},
+                    epoch,
+                    extra={"flow": self._flow, "snapshot": name, "epoch": epoch},
                 )
                 continue
+            snapshot = max(kept, key=lambda each: each.epoch)
             self._known[name] = snapshot
             self._guard.tell(events.SnapshotTaken(name, snapshot.epoch))
-            if name not in local:
+            if local.get(name) != snapshot:
                 write_local(self._directory, snapshot)
             for location, has in there:
-                if name not in has:
+                if has.get(name) != snapshot:
                     self._give(location, snapshot)
 
     def take(self, name: str) -> Snapshot:

@@ -149,11 +149,13 @@ class Trace:
 
     def changes(self, after: int, upto: int) -> Block:
         """All rows with after < epoch ≤ upto, each at its epoch. Raises EpochUnavailable if compaction has passed
-        ``after``."""
+        ``after``, LogDamaged if a layer that is read is damaged."""
         upto = min(upto, self.as_of)
         try:
             slices = self._open_cover(after, upto, exact=True)
         except (EpochUnavailable, LogDamaged) as error:
+            if "path" in error.fields:
+                raise  # that layer is damaged; it was not read before, and once it is set aside, others may do
             # The trace is open, so its state exists. Only the history of the state is missing.
             names = [piece.layer.name for piece in self.slices]
             earliest = max([after + 1, *(name.floor for name in names if name.floor > name.first)])

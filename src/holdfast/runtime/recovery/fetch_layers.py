@@ -145,12 +145,30 @@ class Layers:
         self._owners = kept if owners is None else dict(owners)
         self._alone = owners is None and len(self._members) == 1
         self._holdings = holdings
+        self._spare: int | None = None
 
     def beside(self, holdings: Mapping[int, Holding]) -> Layers:
         """Return a copy with the same local layers and these holdings of the log locations."""
         found = copy(self)
         found._holdings = dict(holdings)
         return found
+
+    def lasting(self, holdings: Mapping[int, Holding], spare: int) -> Layers:
+        """Return a copy that tells only the epochs and changes that are not lost with the members: at most ``spare`` of
+        these locations have collapsed them. (What a location has not got yet, it gets as it is here.)"""
+        found = self.beside(holdings)
+        found._spare = spare
+        return found
+
+    def _lasts(self, trace: str, after: int) -> bool:
+        """Whether enough locations can tell the epochs after ``after`` one by one, as far as they have them."""
+        if self._spare is None:
+            return True
+        collapsed = 0
+        for holding in self._holdings.values():
+            late = [name for name in holding.layers.get(trace, {}) if name.last > after]
+            collapsed += any(min(name.since, name.last) > max(after, 0) for name in late)
+        return collapsed <= self._spare
 
     @property
     def count(self) -> int:
@@ -264,7 +282,7 @@ class Layers:
                     cover(self._local(trace, *part), *part, each, self._chain)
         except (EpochUnavailable, LogDamaged):
             return False
-        return True
+        return self._lasts(trace, first)
 
     def has_changes(self, trace: str, low: int, high: int, after: int, upto: int) -> bool:
         """Whether the owner's local layers tell the changes of the epochs after ``after``, up to ``upto``, in the
@@ -275,7 +293,7 @@ class Layers:
                     cover(self._local(trace, *part), *part, upto, self._chain, after=after, exact=True)
         except (EpochUnavailable, LogDamaged):
             return False
-        return True
+        return self._lasts(trace, after)
 
     def sizes(self, fetches: Sequence[Fetch]) -> int:
         """Return the bytes that the layers to fetch have in the locations."""

@@ -37,6 +37,7 @@ from holdfast.runtime.recovery.fetch_layers import Layers, fetch_missing, look_a
 from holdfast.runtime.recovery.layer_transfer import hand_over
 from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.recovery.replay import Again, ReplayRun
+from holdfast.runtime.recovery.retaken import is_logged
 from holdfast.runtime.schema_changes import FormerLog
 from holdfast.task.program import partition_range
 
@@ -247,6 +248,8 @@ class Recoverer:
         if not whole and self._runner.scattered:
             with timed(recovery, "hand"):
                 layers = hand_over(self._runner, look, traces, ranges, directory, recovery)
+        if self._fetch_owed(layers, ranges):
+            layers = self._layers(traces, self._durability.holdings)
         recovery.layers_reused = max(0, layers.count - recovery.layers_fetched)
         if whole:
             return
@@ -394,6 +397,37 @@ class Recoverer:
                 first=reach + 1,
                 last=upto,
             )
+
+    def _fetch_owed(self, layers: Layers, ranges: Sequence[tuple[int, int]]) -> bool:
+        """Fetch the single changes of input that epochs take again after a rewind, for the logs that tell them no more.
+        (A copy in which they are collapsed is enough for the last epoch, and is fetched for that.) Return whether
+        anything was looked for."""
+        rewinds, last = self._state.rewinds, layers.last
+        if not rewinds.since(-1):
+            return False
+        reached = min((layers.has(trace) for trace in self._compiled.layouts), default=last)
+        again = [owed for epoch in range(reached + 1, last + 1) if (owed := rewinds.retaken(epoch)) is not None]
+        since: dict[str, int] = {}
+        logs = {name: log for name, log in self._compiled.flow.views.items() if name in self._compiled.declared.sources}
+        for owed in (*rewinds.owed, *again):
+            # What epochs took that were folded since is safe, and is not taken again.
+            took = self._state.history[owed.epoch].offers if owed.epoch >= self._state.history.first else {}
+            for name in took.keys() & logs.keys():
+                if is_logged(self._flow, name):
+                    trace = f"{logs[name]}.rows"
+                    since[trace] = min(since.get(trace, last), owed.epoch - 1)
+        epochs = {trace: (first, last) for trace, first in since.items() if not layers.has_epochs(trace, first, last)}
+        if not epochs:
+            return False
+
+        def look() -> Layers:
+            return self._layers(list(epochs), self._durability.peek(list(epochs)))
+
+        if self._durability.is_durable:
+            fetch_missing(self._runner, look, list(epochs), ranges, self._durability.locations, self.recovery, epochs)
+        if self._runner.scattered:
+            hand_over(self._runner, look, list(epochs), ranges, self._compiled.directory, self.recovery, epochs)
+        return True
 
     def reading_former(self, trace: str, epoch: int, read: Callable[[], T]) -> T:
         """Read a view's former log (from before an edit) as of an epoch. Damaged or missing layers are fetched if a
