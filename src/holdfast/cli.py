@@ -70,12 +70,21 @@ def _reported(command: Callable[P, None]) -> Callable[P, None]:
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except Exception as error:
+            if _is_of_interrupt(error):
+                raise typer.Exit(130) from None
             print(redact(traceback.format_exc()), file=sys.stderr, end="")
             raise typer.Exit(_status(error)) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
     return run
+
+
+def _is_of_interrupt(error: BaseException | None) -> bool:
+    """Whether an error was raised while an interrupt was on its way: Java, which gets Ctrl-C too, may end first."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _status(error: Exception) -> int:

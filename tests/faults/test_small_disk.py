@@ -57,7 +57,7 @@ PLACES = {
 
 @pytest.mark.parametrize(
     "what",
-    [what if what == "everything" else pytest.param(what, marks=pytest.mark.slow) for what in PLACES],
+    [what if what == "the changelog" else pytest.param(what, marks=pytest.mark.slow) for what in PLACES],
 )
 def test_a_full_disk_loses_nothing(spark: SparkSession, tmp_path: Path, disk: Disk, what: str) -> None:
     places = {

@@ -15,7 +15,7 @@ from ..oracle.in_process import Bag, hashable
 from ..oracle.test_written_recursions import in_spark
 from ..oracle.written_recursions import COMPUTED, SCHEMAS, Tables, fixpoint
 
-EPOCHS = 4
+EPOCHS = 3
 
 
 def test_loops_that_compute_are_what_plain_iteration_says_after_every_epoch(

@@ -20,7 +20,7 @@ def name(numbers: list[int]) -> str:
     return f"{numbers[0]}-{numbers[-1]}"
 
 
-SOON = 120 // TOGETHER
+SOON = 80 // TOGETHER
 """So many flows are run by `make test`: most constructs alone. The rest: `make test-slow`."""
 
 

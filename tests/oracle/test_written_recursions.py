@@ -44,5 +44,13 @@ def check(spark: SparkSession, name: str, seed: int, directory: Path) -> None:
 def test_a_statement_written_by_hand_is_what_plain_iteration_says(
     name: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    for seed in range(2):
+    check(spark, name, 0, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_statement_written_by_hand_is_what_plain_iteration_says_of_more_rows(
+    name: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    for seed in range(1, 6):
         check(spark, name, seed, tmp_path / str(seed))

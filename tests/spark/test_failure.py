@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast.errors import LogError
 from holdfast.spark.failure import lost, not_exchanged, translated
+from holdfast.spark.own_jobs import own_jobs
 
 OURS = str(Path(holdfast.__file__).parent / "operators" / "asked.py")
 
@@ -83,3 +85,28 @@ def test_a_session_whose_workers_run_another_python_says_so(tmp_path: Path) -> N
         [sys.executable, "-c", APP], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert "TasksLost holdfast" in done.stdout, done.stderr[-2000:]
+
+
+def test_an_interrupt_is_not_replaced_by_the_error_of_a_java_that_has_ended() -> None:
+    class Ended:
+        """A context whose Java ends while a job runs: Ctrl-C reaches both."""
+
+        given = 0
+
+        def setLocalProperties(self, properties: object) -> None:
+            self.given += 1
+            if self.given > 1:
+                raise ConnectionError("Answer from Java side is empty")
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: self
+
+        @property
+        def _jsc(self) -> Any:
+            return self
+
+    ended = Ended()
+    with pytest.raises(KeyboardInterrupt), own_jobs(ended, "epoch", "epoch 1"):  # type: ignore[arg-type]  # a stand-in
+        raise KeyboardInterrupt
+    with pytest.raises(ConnectionError), own_jobs(Ended(), "epoch", "epoch 2"):  # type: ignore[arg-type]  # a stand-in
+        pass

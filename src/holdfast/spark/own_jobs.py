@@ -8,7 +8,7 @@ group, and would be cancelled with an epoch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pyspark import SparkContext
 
@@ -25,5 +25,9 @@ def own_jobs(context: SparkContext, pool: str, what: str, group: str | None = No
         context.setLocalProperty("spark.jobGroup.id", group)
         context.setJobDescription(what)
         yield
-    finally:
-        spark.setLocalProperties(before)
+    except BaseException:
+        # After an interrupt Java may be gone, too: what ended the block is what the caller must see.
+        with suppress(Exception):
+            spark.setLocalProperties(before)
+        raise
+    spark.setLocalProperties(before)
