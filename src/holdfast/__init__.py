@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.connectors.files import files
     from holdfast.connectors.foreach import foreach
     from holdfast.connectors.input import Input, KeyedInput, Pending
+    from holdfast.connectors.part_writer import PartWriter
     from holdfast.connectors.rate import rate
     from holdfast.connectors.replaced import replaced
     from holdfast.connectors.sink import LostEpochs, Sink
@@ -196,6 +197,7 @@ __all__ = [
     "OnLoss",
     "OperatorClass",
     "Part",
+    "PartWriter",
     "Pending",
     "PlacementStatus",
     "PlannedChange",
@@ -330,6 +332,7 @@ _HOMES = {
     "OnLoss": "foundation.choices",
     "OperatorClass": "guarantees.operator_classes",
     "Part": "connectors.source",
+    "PartWriter": "connectors.part_writer",
     "Pending": "connectors.input",
     "PlacementStatus": "results.flow_results",
     "PlannedChange": "inspect.flow_plan",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -458,13 +458,17 @@ def test_a_function_that_says_what_it_has_seen_is_called_once(shop: Shop, raisin
 def test_a_sink_that_keeps_lineage_is_carried_only_what_is_new(shop: Shop) -> None:
     kept, short = changelog(shop.root / "out"), Recording([])
     carried: list[int] = []
-    commit = kept.commit
+    commit, commit_parts = kept.commit, kept.commit_parts
 
     def counted(epoch: int, change: pa.Table, lineage: bytes) -> None:
         carried.append(len(from_lines(lineage)))
         commit(epoch, change, lineage)
 
-    kept.commit = counted  # type: ignore[method-assign]  # to see what it is given
+    def counted_parts(epoch: int, parts: Sequence[object], change: pa.Table, lineage: bytes) -> None:
+        carried.append(len(from_lines(lineage)))
+        commit_parts(epoch, parts, change, lineage)
+
+    kept.commit, kept.commit_parts = counted, counted_parts  # type: ignore[method-assign]  # to see what it is given
     shop.open(("spend", kept), ("buyers", short))
     shop.run(10, upkeep=False)  # no round: storage is away
     assert short.carried == list(range(1, 11)), "one that keeps the last commit's needs all of it each time"

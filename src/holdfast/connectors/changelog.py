@@ -12,6 +12,9 @@ A commit has three steps, and can be finished after a crash between any two of t
 3. the file is renamed to its visible name. If a crash prevents that, the next opening renames the hidden file that a
    record names.
 
+Tasks write the rows of large changes themselves, as parts that the commit joins to the one file
+(`changelog_parts.py`).
+
 Files are not synced to disk, so a power cut may tear the last ones. A torn record is set aside, and so is a torn data
 file at the end that no record names; their epochs are delivered again. Any other torn data file is restored from the
 view's log (`Sink.restore`), and the damaged file is kept in ``_damaged/``. A file that cannot be read because of an
@@ -29,19 +32,20 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from holdfast.connectors.changelog_compaction import put_together
 from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of
+from holdfast.connectors.changelog_parts import ChangelogParts, epochs_of, in_form, write_file
 from holdfast.connectors.changelog_progress import DAMAGED, ChangelogProgress, DeliveryRecord, Torn, set_aside
 from holdfast.connectors.changelog_verification import Verification
+from holdfast.connectors.part_writer import PartWriter
 from holdfast.connectors.row_ids import ID
 from holdfast.connectors.sink import LostEpochs, Sink
 from holdfast.errors import DeclarationError, Fenced, SinkError
@@ -94,6 +98,7 @@ class Changelog(Sink):
         self._fields = "[]"
         self._progress = ChangelogProgress(self.path)
         self._verification = Verification(self.path)
+        self._parts = ChangelogParts(self.path)
         self._last = -1
         self._start = -1
         self._released = -1
@@ -115,7 +120,7 @@ class Changelog(Sink):
             if field.name.lower() in ("_epoch", "_diff"):
                 raise self._error(f"the changelog has a column {field.name!r} of its own; rename the view's")
         fields = (*fields, Field(ID, "string")) if self.ids else fields
-        self._schema = pa.schema([pa.field(field.name, arrow_type(field.type)) for field in fields])
+        self._schema = _schema_of(fields)
         self._fields = json.dumps([[field.name, field.type] for field in fields])
         with self._system("cannot use the directory"):
             if self.path.is_file():
@@ -130,6 +135,7 @@ class Changelog(Sink):
             for record in records:
                 self._publish(record)
             self._remove_hidden({record.file for record in records})
+            self._parts.open(_ABANDONED)
             self._last = records[-1].epoch if records else -1
             self._released = records[-1].released if records else -1
             files = self._without_leftovers()
@@ -217,16 +223,41 @@ class Changelog(Sink):
     # -- commits ------------------------------------------------------------------------------------------------------
 
     def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
-        with self._system(f"epoch {epoch}: cannot write to {self.path}", epoch=epoch):
-            self._commit(epoch, change, lineage)
+        def write(file: DataFile) -> Path:
+            return self._write(file, change.append_column("_epoch", epochs_of(change, epoch)), lineage)
 
-    def _commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
+        with self._system(f"epoch {epoch}: cannot write to {self.path}", epoch=epoch):
+            self._commit(epoch, change.num_rows, write, lineage)
+
+    def part_writer(self, view: str, fields: tuple[Field, ...]) -> PartWriter | None:
+        return self._parts.writer(_schema_of(fields))
+
+    def commit_parts(self, epoch: int, parts: Sequence[Any], change: pa.Table, lineage: bytes) -> None:
+        rest = in_form(change, self._schema, epochs_of(change, epoch))
+        rows = change.num_rows + sum(count for _, count in parts)
+
+        def write(file: DataFile) -> Path:
+            return self._parts.join([path for path, _ in parts], rest, self._pairs(lineage), file.name)
+
+        with self._system(f"epoch {epoch}: cannot write to {self.path}", epoch=epoch):
+            self._commit(epoch, rows, write, lineage)
+
+    def drop_parts(self, attempt: str) -> None:
+        with self._system("cannot remove parts that are not needed any more"):
+            self._parts.drop(attempt)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._parts.close()
+
+    def _commit(self, epoch: int, rows: int, write: Callable[[DataFile], Path], lineage: bytes) -> None:
+        """Deliver an epoch. ``write`` writes its rows to a file with a hidden name, and returns the path."""
         file = DataFile(epoch, epoch)
         start = self._start if self._start >= 0 else epoch
-        record = DeliveryRecord(epoch, self._view, self._fields, change.num_rows, "", start, self._released, lineage)
+        record = DeliveryRecord(epoch, self._view, self._fields, rows, "", start, self._released, lineage)
         hidden: Path | None = None
-        if change.num_rows and not self._is_there(file, lineage):
-            hidden = self._write(file, _with_epoch(change, epoch), lineage)
+        if rows and not self._is_there(file, lineage):
+            hidden = write(file)
             record = replace(record, file=hidden.name)
         try:
             held = self._progress.claim(record)
@@ -293,20 +324,20 @@ class Changelog(Sink):
     def _write(self, file: DataFile, change: pa.Table, lineage: bytes) -> Path:
         """Write a data file under a hidden name. It is renamed to its visible name when the record that names it is
         there: a crash between the two steps must not lose it."""
-        columns = [change.column(place).cast(field.type) for place, field in enumerate(self._schema)]
-        table = pa.table(
-            [*columns, change.column("_epoch"), change.column("_diff")], names=[*self._schema.names, "_epoch", "_diff"]
-        )
-        # Metadata of Parquet are texts: readers in other languages would garble raw bytes.
-        said = {
+        table = in_form(change, self._schema, change.column("_epoch"))
+        with temporary_path(self.path, file.name) as hidden:
+            write_file(table.replace_schema_metadata(self._pairs(lineage)), hidden)
+        return hidden
+
+    def _pairs(self, lineage: bytes) -> dict[bytes, bytes]:
+        """The key-value pairs in a file's footer. Their values are texts: readers in other languages would garble raw
+        bytes."""
+        return {
             _VIEW: self._view.encode(),
             _FIELDS: self._fields.encode(),
             _RELEASED: str(self._released).encode(),
             _LINEAGE: base64.b64encode(lineage),
         }
-        with temporary_path(self.path, file.name) as hidden:
-            pq.write_table(table.replace_schema_metadata(said), hidden, compression="zstd", write_page_checksum=True)
-        return hidden
 
     def _check_same(self, epoch: int, lineage: bytes, view: str, there: bytes) -> None:
         """Check that the delivery of this epoch that is there already comes from another attempt at the same commit.
@@ -429,8 +460,8 @@ def lineage_of(path: Path, epoch: int) -> bytes:
         return b"" if record is None else record.lineage
 
 
-def _with_epoch(change: pa.Table, epoch: int) -> pa.Table:
-    return change.append_column("_epoch", pa.array(np.full(change.num_rows, epoch, dtype=np.int64)))
+def _schema_of(fields: Sequence[Field]) -> pa.Schema:
+    return pa.schema([pa.field(field.name, arrow_type(field.type)) for field in fields])
 
 
 def _lineage_in(said: dict[bytes, bytes]) -> bytes:

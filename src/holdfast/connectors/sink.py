@@ -30,6 +30,9 @@ The order of calls::
                                └─ raised ─► taken ─► commit again, or not                 before the next epoch
     close                                                                                 when the flow is closed
 
+A sink may have tasks write large changes (`part_writer`, with `connectors/part_writer.py`): then such an epoch comes as
+`commit_parts` instead of `commit`, and `drop_parts` follows.
+
 All methods are called on the driver, one at a time, by the thread that runs the epoch. Only `maintain` has a thread of
 its own, and `target` is called by the thread that declares the sink. The next epoch may be run by another thread.
 An epoch counts before its commit: an error of a sink is reported with ``complete=True``, and delays the next epoch, but
@@ -43,9 +46,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
+from holdfast.connectors.part_writer import PartWriter
 from holdfast.errors import DeclarationError
 from holdfast.guarantees.prediction import SinkKind
 from holdfast.plan.nodes import Field
@@ -120,6 +125,30 @@ class Sink(ABC):
         To raise is to refuse: the epoch is complete all the same, and the same commit is made again before the next
         epoch, unless `taken` says that the sink has it.
         """
+
+    def part_writer(self, view: str, fields: tuple[Field, ...]) -> PartWriter | None:
+        """Return an object that writes parts of large changes in tasks, so that these rows do not pass through the
+        driver; None (the default) if there is none. ``fields`` are the view's columns. A sink with ``ids`` is not
+        asked.
+
+        When: before `open`, when a flow is prepared, and maybe by a driver that only stands by. Its parts are written
+        after `open`. How often: any number of times."""
+        return None
+
+    def commit_parts(self, epoch: int, parts: Sequence[Any], change: pa.Table, lineage: bytes) -> None:
+        """Write the change of ``epoch`` as `commit` does, in one atomic write: the rows of ``parts``, which are what
+        `PartWriter.write` returned, and the rows of ``change``, which did not go into a part and may be none.
+
+        When: in place of `commit`, if tasks wrote parts. How often: as `commit`. If it raises, the epoch may come again
+        as `commit` with all rows; parts of it that are still there are then to be left alone."""
+        raise NotImplementedError(f"{type(self).__name__} has a part writer and does not say how to commit parts")
+
+    def drop_parts(self, attempt: str) -> None:  # noqa: B027  # optional for a sink
+        """Remove what is left of the parts of an attempt: none of them is committed later.
+
+        When: after the epoch was committed, or had no effect. How often: at least once per attempt of this driver that
+        wrote parts. Not guaranteed: that it is called (the process may die before), or that no task writes another part
+        of the attempt afterwards. So a sink should also remove parts that are old, when it is opened."""
 
     def taken(self) -> int | None:
         """Return the last epoch that the sink has, after a commit raised; None (the default) if it cannot tell.

@@ -15,9 +15,10 @@ retries and catching up.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +34,12 @@ from holdfast.coordinator.view_versions import Span, ViewVersion
 from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, SinkError
 from holdfast.foundation import failpoints
 from holdfast.plan.nodes import Field
+from holdfast.plan.types import arrow_type
 from holdfast.reporting.redaction import cause, logger
 from holdfast.runtime.delivery_numbers import STRIDE, DeliveryNumbers, names
 from holdfast.runtime.guarded_state import GuardedState
+from holdfast.runtime.late_changes import LateChange, attempt_of, change_at, difference_to, known, rows_at
+from holdfast.runtime.outcomes import SinkChange
 from holdfast.task.log_difference import difference
 from holdfast.task.view_log import ViewLog
 
@@ -175,14 +179,49 @@ class Delivery:
         for version, log in self._state.edits.former().items():
             self._kept(log.view, version).check(log.view, log.upto)
 
-    def carry_out(self, instruction: Commit | CatchUp, changes: Callable[[str], pa.Table]) -> None:
+    def carry_out(self, instruction: Commit | CatchUp, changes: Callable[[str, int], SinkChange]) -> None:
         """Give a sink the change of the epoch that just completed, or everything that it lacks up to an epoch, read
-        from the view's logs. ``changes`` gives the change of a view in the completed epoch."""
+        from the view's logs. ``changes`` gives the change of a view in the completed epoch, for the sink of an
+        index."""
         match instruction:
             case Commit(sink=index, epoch=epoch):
-                self._commit(index, self._history[epoch], changes(self._sinks[index][0]))
+                view, _ = self._sinks[index]
+                change = changes(view, index)
+                if change.parts and self._number(index, epoch) != epoch:
+                    self._catch_up(index, epoch)  # tasks did not know the number under which the sink gets it
+                    return
+                rows = _no_rows(self._fields(view)) if change.rows is None else change.rows
+                self._commit(index, self._history[epoch], rows, change.parts)
             case CatchUp(sink=index, upto=upto):
                 self._catch_up(index, upto)
+
+    def drop_parts(self, attempt: str, only: Collection[int] | None = None) -> None:
+        """Have sinks remove the parts of an attempt that are not needed any more. ``only``: the indexes of the sinks;
+        None: all. An error becomes a log record."""
+        for index, (view, sink) in enumerate(self._sinks):
+            if type(sink).part_writer is Sink.part_writer or (only is not None and index not in only):
+                continue
+            try:
+                sink.drop_parts(attempt)
+            except Exception as error:
+                _LOG.warning(
+                    "sink of view '%s': parts that are not needed any more could not be removed: %s",
+                    view,
+                    error,
+                    extra={"view": view, "error": str(error)},
+                )
+
+    def note_part_errors(self, errors: Mapping[int, str]) -> None:
+        """Log that tasks could not write parts, and that the rows passed through the driver instead."""
+        for index, why in errors.items():
+            view, _ = self._sinks[index]
+            _LOG.warning(
+                "sink of view '%s': a task could not write its part of the change, so its rows passed through the "
+                "driver: %s",
+                view,
+                why,
+                extra={"view": view, "error": why},
+            )
 
     def catch_up(self, last: int) -> None:
         """Give each sink the epochs up to ``last`` that it never got, and restore those that it had and lost."""
@@ -259,7 +298,7 @@ class Delivery:
             if new and past[-1].version != self._declared[view]:
                 # It may have that epoch, so the next one, which edits the view, must be the difference to it.
                 epoch, change = self._start(view, past)
-                self._commit(index, self._history[epoch], change)
+                self._commit_late(index, self._history[epoch], change)
                 return
             has = -1 if new else self._state.surely_has(last)
             self._guard.tell(SinkStarted(index, has))
@@ -270,10 +309,10 @@ class Delivery:
             if step is None:
                 return
             epoch, change = step
-            self._commit(index, self._history[epoch], change)
+            self._commit_late(index, self._history[epoch], change)
             has = epoch
 
-    def _next(self, view: str, has: int, last: int) -> tuple[int, pa.Table] | None:
+    def _next(self, view: str, has: int, last: int) -> tuple[int, LateChange] | None:
         """Return the next epoch up to ``last`` that a sink needs after ``has``, and its change; None if it needs
         none."""
         past = self._versions.of(view)
@@ -287,7 +326,7 @@ class Delivery:
                 # The epochs after `has` were folded into the base: their single changes are not known any more.
                 raise EpochUnavailable(f"the lineage of epoch {has + 1} was folded", epoch=has + 1)
             if now.last is None or has < now.last:
-                return has + 1, kept.change_at(has + 1)
+                return has + 1, change_at(kept, has + 1)
             if not after or after[0].first > last:
                 return None
             span = after[0]
@@ -297,11 +336,11 @@ class Delivery:
                 # No epoch of that version can be read any more: go on with the latest version.
                 span, new = past[-1], self._kept(view, past[-1].version)
                 first = new.first_readable(span.first)
-            return first, difference(new, first, kept, now.last)
+            return first, difference_to(new, first, kept, now.last)
         except EpochUnavailable as error:
             # Compaction has passed the sink's epoch. That does no harm if the view has not changed since.
             if now.last is None and (quiet := kept.quiet_after(has, last)) is not None:
-                return max(quiet[0], self._history.first), quiet[1]
+                return max(quiet[0], self._history.first), known(quiet[1])
             raise SinkError(
                 f"sink of view '{view}': it has epoch {has}, and the view's changes after that were compacted; "
                 "start it anew in an empty place, or retain more epochs",
@@ -309,19 +348,42 @@ class Delivery:
                 epoch=has,
             ) from error
 
-    def _start(self, view: str, past: Sequence[Span]) -> tuple[int, pa.Table]:
+    def _start(self, view: str, past: Sequence[Span]) -> tuple[int, LateChange]:
         """Return the first epoch and change for an empty sink: those of epoch 0, or, if the log does not reach back
         that far, all rows as of the earliest readable epoch."""
         kept = self._kept(view, past[-1].version)
         if len(past) == 1 and self._history.base is None:
             try:
-                return 0, kept.change_at(0)
+                return 0, change_at(kept, 0)
             except EpochUnavailable:
                 pass  # a new sink of an old view starts with the rows as of the earliest readable epoch
         first = kept.first_readable(max(self._history.first, 0 if len(past) == 1 else past[-1].first))
-        return first, kept.snapshot(0, 2**64, first).drop_columns(["_epoch"])
+        return first, rows_at(kept, first)
 
-    def _commit(self, index: int, lineage: Lineage, change: pa.Table) -> None:
+    def _commit_late(self, index: int, lineage: Lineage, change: LateChange) -> None:
+        """Commit a change that is read from the view's log: a large one in pieces, if the sink takes parts."""
+        view, sink = self._sinks[index]
+        fields = self._fields(view)
+        writer = None if sink.ids or not change.is_large else sink.part_writer(view, fields)
+        if writer is None:
+            self._commit(index, lineage, change.whole())
+            return
+        attempt = attempt_of(lineage.digest)
+        number = self._number(index, lineage.epoch)
+        columns = [field.name for field in fields]
+        try:
+            try:
+                parts = change.write(writer, number, attempt, columns)
+            except HoldfastError:
+                raise
+            except Exception as error:
+                self.note_part_errors({index: f"{type(error).__name__}: {error}"})
+                parts = None
+            self._commit(index, lineage, _no_rows(fields) if parts else change.whole(), parts or ())
+        finally:
+            self.drop_parts(attempt, [index])
+
+    def _commit(self, index: int, lineage: Lineage, change: pa.Table, parts: Sequence[Any] = ()) -> None:
         _, sink = self._sinks[index]
         epoch = lineage.epoch
         records: int | None = None
@@ -335,7 +397,11 @@ class Delivery:
             failpoints.reach("sink.before_commit")
             self._guard.tell(CommitBegan(index))
             number = self._number(index, epoch)
-            self._trying(index, lineage, lambda: sink.commit(number, self._named(index, change, epoch), carried))
+            named = self._named(index, change, epoch)
+            if parts:
+                self._trying(index, lineage, lambda: sink.commit_parts(number, parts, named, carried))
+            else:
+                self._trying(index, lineage, lambda: sink.commit(number, named, carried))
             failpoints.reach("sink.after_commit")
             records = carried.count(b"\n") if sink.keeps_lineage else None
         self._guard.tell(SinkAnswered(index, epoch, records))
@@ -417,6 +483,11 @@ class Delivery:
                 closing.callback(self._deliveries.close, self._history.last)
             for (view, sink), _ in reversed(list(zip(self._sinks, self.progress.epochs, strict=False))):
                 closing.callback(_close, view, sink)
+
+
+def _no_rows(fields: Sequence[Field]) -> pa.Table:
+    columns = [pa.field(field.name, arrow_type(field.type)) for field in fields]
+    return pa.schema([*columns, pa.field("_diff", pa.int64())]).empty_table()
 
 
 def _close(view: str, sink: Sink) -> None:

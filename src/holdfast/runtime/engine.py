@@ -88,7 +88,7 @@ from holdfast.runtime.member_layers import MemberLayers
 from holdfast.runtime.merging import MergeRequest, Merging
 from holdfast.runtime.open_flow import OpenFlow
 from holdfast.runtime.opening import Opening, say, this_driver
-from holdfast.runtime.outcomes import crowded, delivered, due_of, result_of
+from holdfast.runtime.outcomes import SinkChange, change_for, crowded, delivered, due_of, part_errors, result_of
 from holdfast.runtime.partition_moves import PartitionMoves
 from holdfast.runtime.prepared_flow import PreparedFlow
 from holdfast.runtime.recovery.find_history import find_history
@@ -823,7 +823,8 @@ class Engine:
         self._due = due_of(outcome)
         after = EpochFollowUp(self.declared.name, lineage.epoch)
         self._clock.completed(lineage.clock)
-        self._follow(following, outcome, after)
+        with self._dropping_parts(lineage, outcome):
+            self._follow(following, outcome, after)
         result = self._result(lineage.epoch, outcome, started, waited)
         if self._state.mode is not Mode.APPROXIMATE:
             with after.doing("looking after layers"):
@@ -928,8 +929,20 @@ class Engine:
             self._durability.damaged.clear()
             self._recoverer.repair(found)
 
-    def _change(self, outcome: Outcome, view: str) -> pa.Table:
-        return delivered(outcome, self._compiled.flow.views[view])
+    def _change(self, outcome: Outcome, view: str, sink: int) -> SinkChange:
+        return change_for(outcome, self._compiled.flow.views[view], sink)
+
+    @contextmanager
+    def _dropping_parts(self, lineage: Lineage, outcome: Outcome) -> Iterator[None]:
+        """Afterwards, have sinks drop what is left of the parts that tasks wrote for them."""
+        written = {sink for report in outcome.reports for sink in report.parts.written}
+        try:
+            yield
+        finally:
+            if errors := part_errors(outcome):
+                self._delivery.note_part_errors(errors)
+            if written:
+                self._delivery.drop_parts(lineage.digest, written)
 
     def _with_recovery(self, work: Callable[[], T]) -> T:
         """Do ``work`` on the exact history. If it meets a lost or damaged layer, bring the layer back and do ``work``

@@ -22,11 +22,13 @@ def epoch_spec(
     asking: frozenset[str] = frozenset(),
     partitions: int | None = None,
     undo: int | None = None,
+    parts: bool = False,
 ) -> EpochSpec:
     """Return the spec of an exact epoch. ``first``: the first epoch, if one run covers several. ``again``: a replay,
     in which only the operators ``asking`` ask outside; the others take the answers from the lineage. ``deliver``: the
     logs whose change the tasks return. ``run`` and ``write``: the operators that are run and that write layers, in
-    which partitions (None: all). ``undo``: the epoch to which a rewind goes back (`EpochSpec.undo`)."""
+    which partitions (None: all). ``undo``: the epoch to which a rewind goes back (`EpochSpec.undo`). ``parts``: tasks
+    may write changes for sinks (`EpochSpec.parts`)."""
     declared, runner = flow.compiled.declared, flow.runner
     history = flow.state.history
     return EpochSpec(
@@ -46,5 +48,6 @@ def epoch_spec(
         asking=asking,
         run=run,
         write=write,
+        parts=parts,
         copies=declared.locations if runner.scattered and declared.settings.durable else (),
     )

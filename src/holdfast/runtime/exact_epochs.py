@@ -112,12 +112,13 @@ class ExactEpochs:
                 if not one.source.replayable:
                     self._flow.pushed.hold(one.name, lineage.epoch, one.source.parts(one.offers[0]))
         deliver = frozenset(compiled.flow.views[view] for view, _ in declared.sinks)
-        spec = epoch_spec(self._flow, lineage, deliver=deliver)
+        parts = not declared.settings.strategy.waits  # a change that waits until it is safe is read from the log then
+        spec = epoch_spec(self._flow, lineage, deliver=deliver, parts=parts)
         if recorded is not None:
             # An operator that the other line does not have asks outside itself.
             asking = frozenset(self._asking) - recorded.answers.keys()
             told = lineage.answered(recorded.answers)
-            spec = epoch_spec(self._flow, told, again=True, deliver=deliver, asking=asking)
+            spec = epoch_spec(self._flow, told, again=True, deliver=deliver, asking=asking, parts=parts)
         try:
             return self._job.run(spec, work, f"{declared.name}: epoch {lineage.epoch}")
         except (LogDamaged, MemberUnreachable):
@@ -156,6 +157,7 @@ class ExactEpochs:
         following = self._guard.tell(events.EpochFailed(lineage))
         with suppress(LogError):  # the disk may be full; removing the layers, below, is enough
             self._begun.abandon(lineage)
+        self._flow.delivery.drop_parts(lineage.digest)
         try:
             self._remove(following)
         except Exception as trouble:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,10 +24,37 @@ def answers_of(reports: Sequence[TaskReport]) -> dict[str, dict[str, str]]:
 
 
 def delivered(outcome: Outcome, operator_id: str) -> pa.Table:
-    """Return the change of one log, from the parts that the tasks delivered."""
+    """Return the change of one log, from the rows that the tasks delivered."""
     return pa.concat_tables(
         [decode(report.outputs[operator_id]) for report in outcome.reports if operator_id in report.outputs]
     )
+
+
+@dataclass(frozen=True)
+class SinkChange:
+    """The change that a sink is given for an epoch."""
+
+    rows: pa.Table | None
+    """The rows that came to the driver; None if tasks wrote all of them."""
+
+    parts: tuple[Any, ...] = ()
+    """What the sink's writer returned for the rows that tasks wrote (`task/sink_parts.py`)."""
+
+
+def change_for(outcome: Outcome, operator_id: str, sink: int) -> SinkChange:
+    """Return the change of one log for one of its sinks (its index): parts that tasks wrote, and the other rows."""
+    parts = [part for report in outcome.reports for part in report.parts.written.get(sink, ())]
+    rows = [
+        decode(report.outputs[operator_id])
+        for report in outcome.reports
+        if operator_id in report.outputs and sink not in report.parts.written
+    ]
+    return SinkChange(pa.concat_tables(rows) if rows else None, tuple(parts))
+
+
+def part_errors(outcome: Outcome) -> dict[int, str]:
+    """Return, for each sink whose writer failed in a task, one of the reasons."""
+    return {sink: why for report in outcome.reports for sink, why in report.parts.errors.items()}
 
 
 def due_of(outcome: Outcome) -> int | None:

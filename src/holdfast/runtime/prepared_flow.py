@@ -15,6 +15,7 @@ from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.declaration import Declaration
 from holdfast.runtime.following import Follower
 from holdfast.runtime.runner import Runner
+from holdfast.task.sink_parts import writers_of
 from holdfast.task.stage import EpochSpec
 from holdfast.trace.cover import Chain
 
@@ -34,7 +35,8 @@ class PreparedFlow:
         self.declared = declared
         self.runner = runner
         self.state = CompiledFlow(declared, declared.local / "traces")
-        self.job = runner.job(self.state.flow, self.state.program)
+        writers = writers_of(declared.sinks, self.state.fields, self.state.flow.views)
+        self.job = runner.job(self.state.flow, self.state.program, writers=writers)
         self._warm = False
         self.follower: Follower | None = None
         """Runs the leader's epochs while this driver stands by; None if this driver does not follow."""

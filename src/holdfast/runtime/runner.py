@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from holdfast.connectors.source import Offer, Source
@@ -18,6 +19,7 @@ from holdfast.foundation.choices import EpochPath
 from holdfast.log.host_paths import MISPLACED
 from holdfast.plan.dataflow import Dataflow
 from holdfast.task.program import Program
+from holdfast.task.sink_parts import ViewWriters
 from holdfast.task.stage import EpochSpec, TaskReport
 
 T = TypeVar("T")
@@ -85,8 +87,15 @@ class Runner(Protocol):
     grace: float
     """Seconds to wait for a lost member: it may be restarted on the same host, with the same layers."""
 
-    def job(self, flow: Dataflow, program: Program, before: Job | None = None) -> Job:
-        """Return a job that runs a program. ``before``: a job of the same program with another number of partitions."""
+    def job(
+        self,
+        flow: Dataflow,
+        program: Program,
+        before: Job | None = None,
+        writers: Mapping[str, ViewWriters] = MappingProxyType({}),
+    ) -> Job:
+        """Return a job that runs a program. ``before``: a job of the same program with another number of partitions,
+        from which the job takes all else. ``writers``: the writers of sinks, by operator."""
         ...
 
     scattered: bool

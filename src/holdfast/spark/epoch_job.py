@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ from holdfast.spark.crossing import (
     wide_rows,
     wide_schema,
 )
-from holdfast.spark.epoch_property import Copies, tell
+from holdfast.spark.epoch_property import NOTHING, Private, Told, tell
 from holdfast.spark.epoch_tasks import (
     ENOUGH,
     ArrowTask,
@@ -67,6 +68,7 @@ from holdfast.spark.round_jobs import LoopJobs, alone, make_scratch, remove_scra
 from holdfast.task.messages import Message
 from holdfast.task.program import Program, bounds
 from holdfast.task.single_task import SMALL, weight
+from holdfast.task.sink_parts import ViewWriters
 from holdfast.task.stage import EpochSpec, TaskReport, reports_of
 
 EPOCHS = "holdfast-epochs"
@@ -92,12 +94,15 @@ class EpochJob:
         placement: PlacedWork | None = None,
         heals: bool = True,
         copies: tuple[Location, ...] = (),
+        writers: Mapping[str, ViewWriters] = MappingProxyType({}),
     ) -> None:
         """``placement``: where members have directories of their own, it runs each partition's tasks on the partition's
         owner. ``heals``: whether the flow can recover from a lost member by itself; the error says so. ``copies``: the
-        locations from which a task on another member fetches layers."""
+        locations from which a task on another member fetches layers. ``writers``: the writers of sinks."""
         self._heals = heals
-        self._copies: Copies = None if placement is None else spark.sparkContext.broadcast(copies)
+        self._writers = cloudpickle.dumps(dict(writers)) if writers else b""
+        private = Private(() if placement is None else copies, self._writers)
+        self._private: Told = spark.sparkContext.broadcast(private) if private != NOTHING else None
         self._spark = spark
         self._placement = placement
         self._flow = flow
@@ -109,7 +114,7 @@ class EpochJob:
             cross = crossing(flow, program, [operator.id for operator in program.at(stage)])
             if cross is not None:
                 self._crossings[stage] = self._prepared(
-                    cross, stage, wide_stage_task(self._broadcast, stage, cross, self._copies)
+                    cross, stage, wide_stage_task(self._broadcast, stage, cross, self._private)
                 )
         self._reading: dict[tuple[str, ...], Prepared | None] = {}
         self._blame = FailingView(flow, program)
@@ -215,7 +220,8 @@ class EpochJob:
         """Return the resident task's messages, or [`ENOUGH`] if there are too many rows; None if a job is needed."""
         if self._resident is None or not self._may_stay:
             return None
-        told = replace(epoch, owners=(), copies=(), senders=0)
+        writers = self._writers if epoch.parts else b""
+        told = replace(epoch, owners=(), copies=(), senders=0, writers=writers)
         found = self._resident.ask(self._key, lambda: cloudpickle.dumps(self._program), told, items)
         return [ENOUGH] if found is TOO_MANY else found  # type: ignore[return-value]  # TOO_MANY is the one TooMany
 
@@ -234,7 +240,9 @@ class EpochJob:
         return items
 
     def _whole(self, items: list[tuple[str, bytes]]) -> RDD[Message]:
-        return self._spark.sparkContext.parallelize([items], 1).mapPartitions(whole_task(self._broadcast))
+        return self._spark.sparkContext.parallelize([items], 1).mapPartitions(
+            whole_task(self._broadcast, self._private)
+        )
 
     def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
         """Run an epoch without rows, as if these sources had input, so that its crossings are planned and its code is
@@ -305,7 +313,7 @@ class EpochJob:
             if stage in self._crossings:
                 rdd = messages_of(self._crossings[stage].over(to_frame(self._spark, exchanged)))
             else:
-                rdd = exchanged.mapPartitionsWithIndex(stage_task(self._broadcast, stage, self._copies))
+                rdd = exchanged.mapPartitionsWithIndex(stage_task(self._broadcast, stage, self._private))
             if self._placement is not None:
                 rdd = self._placement.pinned(rdd, owners)
             exchanged = rdd.partitionBy(partitions, own_partition) if stage < self._program.stages else exchanged

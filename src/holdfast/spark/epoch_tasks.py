@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.operators.loop import LoopSpec
 from holdfast.operators.loops.epoch import LargeRound
 from holdfast.spark.crossing import Crossing, wide_batches
-from holdfast.spark.epoch_property import Copies, current_epoch, current_partition
+from holdfast.spark.epoch_property import Told, current_epoch, current_partition
 from holdfast.spark.placed_work import check
 from holdfast.task.messages import COUNT, Message, TruncatedInput, counted, failure
 from holdfast.task.missing_layers import fetch_missing_layers
@@ -43,9 +43,9 @@ def where_it_belongs(packed: bytes) -> tuple[str, bytes]:
     return result
 
 
-def whole_task(broadcast: Any) -> Callable[[Iterable[list[tuple[str, bytes]]]], Iterator[Message]]:
+def whole_task(broadcast: Any, private: Told) -> Callable[[Iterable[list[tuple[str, bytes]]]], Iterator[Message]]:
     def task(lists: Iterable[list[tuple[str, bytes]]]) -> Iterator[Message]:
-        epoch = current_epoch()
+        epoch = current_epoch(private)
         found = list(lists)
         if not found:
             raise TruncatedInput("its list of parts did not come")
@@ -64,9 +64,9 @@ def own_partition(partition: int) -> int:
     return partition
 
 
-def stage_task(broadcast: Any, stage: int, copies: Copies) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
+def stage_task(broadcast: Any, stage: int, private: Told) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
     def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
-        epoch = current_epoch(copies)
+        epoch = current_epoch(private)
         fetched = fetch_missing_layers(broadcast.value, stage, partition, epoch)
         has_loop = any(isinstance(operator.spec, LoopSpec) for operator in broadcast.value.at(stage))
         try:
@@ -81,9 +81,9 @@ def stage_task(broadcast: Any, stage: int, copies: Copies) -> Callable[[int, Ite
     return task
 
 
-def wide_stage_task(broadcast: Any, stage: int, cross: Crossing, copies: Copies) -> ArrowTask:
+def wide_stage_task(broadcast: Any, stage: int, cross: Crossing, private: Told) -> ArrowTask:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition, epoch = current_partition(), current_epoch(copies)
+        partition, epoch = current_partition(), current_epoch(private)
         fetched = fetch_missing_layers(broadcast.value, stage, partition, epoch)
         messages = ((owner, (channel, buffer)) for batch in batches for owner, channel, buffer in _plain_rows(batch))
         router = Router(broadcast.value, epoch, TaskReport(stage, partition))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from holdfast.spark.listener import Event, ExecutorJoined, ExecutorLost, listene
 from holdfast.spark.own_jobs import own_jobs
 from holdfast.spark.placed_work import GRACE, PlacedWork
 from holdfast.task.program import Program, bounds
+from holdfast.task.sink_parts import ViewWriters
 
 
 def _yielding(function: Callable[[list[T]], list[R]]) -> Callable[[list[T]], list[R]]:
@@ -78,11 +80,17 @@ class SparkRunner:
         self._own = own
         self.partitions = partitions
 
-    def job(self, flow: Dataflow, program: Program, before: Job | None = None) -> Job:
+    def job(
+        self,
+        flow: Dataflow,
+        program: Program,
+        before: Job | None = None,
+        writers: Mapping[str, ViewWriters] = MappingProxyType({}),
+    ) -> Job:
         placement = self.placement if self.scattered else None
         if isinstance(before, EpochJob):
             return before.over(self.partitions, placement)
-        return EpochJob(self._own, flow, program, self.partitions, placement, self._heals, self._copies)
+        return EpochJob(self._own, flow, program, self.partitions, placement, self._heals, self._copies, writers)
 
     @property
     def ownership(self) -> PartitionOwnership | None:

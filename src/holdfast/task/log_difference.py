@@ -17,8 +17,11 @@ from holdfast.task.view_log import ViewLog
 _PARTS = 16
 
 
-def difference(new: ViewLog, at: int, old: ViewLog, before: int) -> pa.Table:
-    """The rows of ``new`` as of epoch ``at`` less those of ``old`` as of ``before``: columns by position, ``_diff``."""
+def difference(new: ViewLog, at: int, old: ViewLog, before: int, low: int = 0, high: int = 2**64) -> pa.Table:
+    """The rows of ``new`` as of epoch ``at`` less those of ``old`` as of ``before``: columns by position, ``_diff``.
+    Logs that are arranged by the same key may be compared in a range [low, high) of its hash only."""
+    if (low, high) != (0, 2**64):
+        return _part(new, at, old, before, low, high)
     parts = _PARTS if new.spec.key == old.spec.key else 1
     return pa.concat_tables([_part(new, at, old, before, *partition_range(part, parts)) for part in range(parts)])
 

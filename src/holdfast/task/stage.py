@@ -36,6 +36,7 @@ from holdfast.task.fixed_answers import asked_file, fix, recall
 from holdfast.task.messages import FAILED, RESULT, Message, arrived, decode, encode
 from holdfast.task.program import Compiled, Program, Route, bounds, partition_range
 from holdfast.task.round_state import RoundJobs, loop_step
+from holdfast.task.sink_parts import Parts, write_parts
 from holdfast.trace import exact
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
@@ -91,6 +92,13 @@ class EpochSpec:
     owners: tuple[str, ...] = ()
     """Partition → the member that keeps its layers. Empty unless members have directories of their own."""
 
+    parts: bool = False
+    """Whether tasks write the changes for sinks themselves where they can (`task/sink_parts.py`). Only in the first run
+    of an epoch: a replay gives nothing to sinks."""
+
+    writers: bytes = b""
+    """The pickled writers of the sinks, if ``parts``."""
+
     copies: tuple[Location, ...] = ()
     """The log's locations. A task that runs on another member than the partition's owner fetches missing layers from
     them."""
@@ -130,6 +138,9 @@ class TaskReport:
     """Trace → the number of layers that were open."""
 
     outputs: dict[str, bytes] = field(default_factory=dict)
+    parts: Parts = field(default_factory=Parts)
+    """The parts of changes that the task wrote for sinks."""
+
     answers: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Operator → question → answer: the answers of outside functions in this task."""
 
@@ -472,7 +483,9 @@ def _noted(report: TaskReport, operator: Compiled, epoch: EpochSpec, output: pa.
     if operator.spec.keeps_collection and output.num_rows:
         report.net[operator.id] = exact.total(output.column("_diff").to_numpy())
     if operator.id in epoch.deliver:
-        report.outputs[operator.id] = encode(output)
+        writers = epoch.writers if epoch.parts else b""
+        if not write_parts(writers, operator.id, epoch.number, epoch.digest, output, report.parts):
+            report.outputs[operator.id] = encode(output)
     return output
 
 

@@ -6,6 +6,7 @@ Some epochs run in one task, as small ones do.
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,12 +34,16 @@ from holdfast.task.program import Program, bounds
 from holdfast.task.read_sources import read_parts
 from holdfast.task.round_tasks import RoundJob, run_rounds
 from holdfast.task.single_task import run_single_task
+from holdfast.task.sink_parts import ViewWriters
 from holdfast.task.stage import EpochSpec, TaskReport, finish, reports_of, run_stage
 from holdfast.testing.simulator.round_jobs import remove_scratch, run_job, told_of_jobs
 from holdfast.testing.simulator.world import World
 
 _TWICE = 0.1
 """The probability that a task that ran runs again: its result was lost, or there was a speculative copy."""
+
+_PART = 2
+"""The number of rows of a change from which on a task writes them for the sink itself."""
 
 _CUT = 0.05
 """The probability that a task's input breaks off, and the task runs again; its work until then stays."""
@@ -60,8 +66,17 @@ class SimulatedRunner:
         self.ownership = PartitionOwnership(partitions) if self.scattered else None
         self.refresh()
 
-    def job(self, flow: Dataflow, program: Program, before: Job | None = None) -> Job:
-        return SimulatedJob(program, self._world.random, self)
+    def job(
+        self,
+        flow: Dataflow,
+        program: Program,
+        before: Job | None = None,
+        writers: Mapping[str, ViewWriters] = MappingProxyType({}),
+    ) -> Job:
+        if isinstance(before, SimulatedJob):
+            return before
+        small = {operator: view.least(_PART) for operator, view in writers.items()}
+        return SimulatedJob(program, self._world.random, self, pickle.dumps(small) if small else b"")
 
     @property
     def membership_change(self) -> str:
@@ -163,14 +178,16 @@ class SimulatedRunner:
 class SimulatedJob:
     """Runs epochs, with messages in memory."""
 
-    def __init__(self, program: Program, chance: random.Random, runner: SimulatedRunner) -> None:
+    def __init__(self, program: Program, chance: random.Random, runner: SimulatedRunner, writers: bytes) -> None:
         self._program = program
+        self._writers = writers
         self._random = chance
         self._runner = runner
 
     def run(self, epoch: EpochSpec, work: Sequence[Work], subject: str) -> Outcome:
         items = [(one.name, part) for one in work for offer in one.offers for part in one.source.parts(offer)]
         self._random.shuffle(items)
+        epoch = replace(epoch, writers=self._writers if epoch.parts else b"")
         epoch = replace(epoch, owners=self._runner.owners() if self._runner.scattered else ())
         if _in_one_task(epoch):
             return Outcome(reports_of(self._attempts(epoch, partial(self._whole, epoch, items))), 0.0, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections import Counter
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from holdfast.connectors.part_writer import PartWriter
 from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.coordinator.lineage import Lineage, from_lines, to_lines
@@ -79,6 +81,9 @@ class World:
 
         self.sinks_keep_lineage = seed % 3 != 0
         """Whether sinks keep all lineage that is not durable elsewhere, so that a commit brings only the new part."""
+
+        self.sinks_take_parts = seed % 4 == 1
+        """Whether tasks write changes for sinks."""
 
         self.stores = [MemoryLocation(f"memory://{number}") for number in range(LOCATIONS)]
         self.faults: list[dict[str, float]] = [{} for _ in range(LOCATIONS)]
@@ -271,6 +276,21 @@ class SimulatedFunction(Sink):
             raise StoreError("the function took the epoch, and says that it failed")
 
 
+@dataclass(frozen=True)
+class SimulatedPartWriter(PartWriter):
+    """Writes parts as files, for the sink to read."""
+
+    directory: Path
+
+    def write(self, epoch: int, attempt: str, change: pa.Table) -> str:
+        place = self.directory / attempt
+        place.mkdir(parents=True, exist_ok=True)
+        path = place / f"{len(os.listdir(place))}.arrow"
+        with pa.ipc.new_file(path, change.schema) as writer:
+            writer.write_table(change)
+        return str(path)
+
+
 class SimulatedSink(Sink):
     """A transactional sink, as one driver has it. It takes an epoch once, and refuses a stale driver. Sometimes it
     fails before it took an epoch, sometimes after, and then it may or may not be able to report what it took. In some
@@ -318,6 +338,20 @@ class SimulatedSink(Sink):
             self._world.lineages[self.view] = self._kept(lineage)
         if self._world.random.random() < self.failing:
             raise StoreError("the sink took the epoch, and says that it failed")
+
+    def part_writer(self, view: str, fields: tuple[Field, ...]) -> PartWriter | None:
+        return SimulatedPartWriter(self._parts) if self._world.sinks_take_parts else None
+
+    def commit_parts(self, epoch: int, parts: Sequence[str], change: pa.Table, lineage: bytes) -> None:
+        read = [pa.ipc.open_file(part).read_all() for part in parts]
+        self.commit(epoch, pa.concat_tables([*read, change.replace_schema_metadata(None)]), lineage)
+
+    def drop_parts(self, attempt: str) -> None:
+        shutil.rmtree(self._parts / attempt, ignore_errors=True)
+
+    @property
+    def _parts(self) -> Path:
+        return self._world.root / "parts" / self.view
 
     def _kept(self, lineage: bytes) -> bytes:
         """Return the lineage to keep, of the known and the given one. Raises `Broken` if there is a gap in it."""
