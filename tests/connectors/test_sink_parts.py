@@ -20,6 +20,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -27,6 +28,8 @@ import holdfast as hf
 from holdfast.connectors import changelog_parts
 from holdfast.runtime import late_changes
 from holdfast.task import sink_parts
+from holdfast.testing import Crash, crash_at
+from holdfast.testing.crashes import abandon
 
 QUERY = "SELECT key % 1000 AS key, sum(value) AS total FROM numbers GROUP BY key % 1000"
 SCHEMA = "key long, value long"
@@ -200,6 +203,36 @@ def test_a_large_view_reaches_a_new_sink_in_pieces(
     assert joined and joined[0] >= 4
     assert max(most) < 600, "no piece has much more than its share"
     assert left_over(tmp_path / "out") == []
+
+
+@pytest.mark.usefixtures("parts_from_100_rows")
+@pytest.mark.parametrize("mark", ["epoch.ran", "epoch.complete", "sink.before_commit", "sink.after_commit"])
+def test_a_driver_that_dies_between_parts_and_commit_delivers_each_epoch_once(
+    spark: SparkSession, tmp_path: Path, mark: str
+) -> None:
+    def declared() -> hf.Flow:
+        flow = hf.Flow("dying", log=tmp_path / "log", spark=spark, partitions=2)
+        flow.source("numbers", hf.files(tmp_path / "in", schema=SCHEMA))
+        flow.view("totals", QUERY)
+        flow.sink("totals", hf.changelog(tmp_path / "out"))
+        return flow
+
+    def give(number: int) -> None:
+        pq.write_table(rows(1000, 300 * number), tmp_path / "in" / f"{number}.parquet")
+
+    (tmp_path / "in").mkdir()
+    flow = declared()
+    give(0)
+    flow.step()
+    give(1)
+    with crash_at(mark), pytest.raises(Crash):
+        flow.step()
+    abandon(flow)
+    flow = declared()
+    give(2)
+    flow.run(until="idle")
+    assert content(tmp_path / "out") == kept(flow)
+    flow.close()
 
 
 # -- a sink of one's own ----------------------------------------------------------------------------------------------
