@@ -929,7 +929,7 @@ class Engine:
             self._recoverer.repair(found)
 
     def _change(self, outcome: Outcome, view: str) -> pa.Table:
-        return delivered(outcome, self._compiled.flow.views[view])
+        return delivered(outcome, self._compiled.operators[self._compiled.flow.views[view]])
 
     def _with_recovery(self, work: Callable[[], T]) -> T:
         """Do ``work`` on the exact history. If it meets a lost or damaged layer, bring the layer back and do ``work``
@@ -964,7 +964,7 @@ class Engine:
             undo=replay.undo,
         )
         outcome = (job or self._job).run(epoch, work, f"{self.declared.name}: {what}")
-        return {report.member for report in outcome.reports if report.written}
+        return {report.member for report in outcome.reports if report.written or report.quiet}
 
     def replay(self, number: int, partitions: int) -> dict[str, pa.Table]:
         """Compute a past epoch again, from its lineage and the traces as of the epoch before; nothing is written.
@@ -989,7 +989,7 @@ class Engine:
             else:
                 work.append(Work(name, LoggedChange(source.fields, self._flow.log_of(name), number, partitions), [{}]))
         outcome = self._job.run(epoch, work, f"{self.declared.name}: epoch {number} again")
-        return {view: delivered(outcome, operator_id) for view, operator_id in views.items()}
+        return {view: delivered(outcome, self._compiled.operators[each]) for view, each in views.items()}
 
     def _release(self) -> None:
         """Tell the sources which input they may forget."""
@@ -1014,7 +1014,7 @@ class Engine:
             self._recoverer.adopted(self._runner.owners() != before)
         if self._delivery.is_maintained:
             self._beside_sinks.request()
-        if many := crowded(outcome, self._maintenance.tolerated):
+        if many := crowded(outcome, self.last, self._compiled.trace_names, self._maintenance.tolerated):
             copies, now = self._state.copies, self._runner.clock()
             self._maintenance.request(
                 [
@@ -1024,8 +1024,8 @@ class Engine:
                         copies.since(trace, now),
                         copies.floor(trace, self.history, now),
                     )
-                    for trace, layout in self._compiled.layouts.items()
-                    if trace in many
+                    for trace in sorted(many)
+                    for layout in [self._compiled.layouts[trace]]
                 ]
             )
 

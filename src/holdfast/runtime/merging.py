@@ -6,6 +6,7 @@ more layers, but epochs do not wait.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -69,7 +70,10 @@ class Merging:
         """``state`` gives the chain of digests, and the epoch from which on every epoch must stay readable."""
         self._runner = runner
         self._state = state
-        self._wanted: list[MergeRequest] = []
+        self._wanted: dict[Path, MergeRequest] = {}
+        """Directory → the request for it that no pass has taken yet."""
+
+        self._asking = threading.Lock()
         self._background = Background(runner, "holdfast-maintenance", self._run, 0.0)
         self.failure: str | None = None
         """Why the last pass failed; None if it succeeded."""
@@ -87,8 +91,10 @@ class Merging:
         return self._background.busy
 
     def request(self, wanted: Sequence[MergeRequest]) -> None:
-        """Ask for these traces to be merged, soon. A request replaces one that no pass has taken yet."""
-        self._wanted = list(wanted)
+        """Ask for these traces to be merged, soon. A request replaces one for the same trace that no pass has taken
+        yet."""
+        with self._asking:
+            self._wanted.update((each.directory, each) for each in wanted)
         self._background.request()
 
     def upkeep(self) -> None:
@@ -96,7 +102,8 @@ class Merging:
         self._background.now()
 
     def _run(self) -> None:
-        wanted = self._wanted
+        with self._asking:
+            wanted, self._wanted = list(self._wanted.values()), {}
         chain, live_after = self._state()
         ranges = [partition_range(each, self._runner.partitions) for each in range(self._runner.partitions)]
         items = [

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from holdfast.errors import LogDamaged
 from holdfast.trace.cover import Chain, garbage, pinned
-from holdfast.trace.layer import list_layers, open_layer, retain
+from holdfast.trace.layer import is_empty, list_layers, open_layer, retain
 from holdfast.trace.merge import merge, plan_merge
+from holdfast.trace.name import LayerName
 from holdfast.trace.rows import Layout
 
 _ATTEMPTS = 5
@@ -37,7 +38,7 @@ def keep_in_shape(
     while True:
         try:
             mine = [name for name in list_layers(directory) if name.low < high and low < name.high]
-            chosen = plan_merge([(name, open_layer(directory / name.text()).rows) for name in mine], low, high, chain)
+            chosen = plan_merge([(name, _rows(directory, name, layout)) for name in mine], low, high, chain)
             if chosen is None:
                 break
             merge(directory, layout, chosen, low, high, since, chain)
@@ -56,3 +57,7 @@ def keep_in_shape(
     # A trace that epochs only write to is never opened again, so removed layers are closed here.
     retain(directory, {name.text() for name in names} - removed)
     return merged
+
+
+def _rows(directory: Path, name: LayerName, layout: Layout) -> int:
+    return 0 if is_empty(name, layout) else open_layer(directory / name.text()).rows
