@@ -129,7 +129,7 @@ def test_a_sink_of_a_quiet_view_is_given_no_rows(program: Program, tmp_path: Pat
 
 def quiet(directory: Path, epoch: int, count: int = 1) -> int:
     wanted = [(f"t{number}", LAYOUT) for number in range(count)]
-    return write_quiet_layers(directory, wanted, low=0, high=ALL, epoch=epoch, digest=f"{epoch:016x}")
+    return write_quiet_layers(directory, wanted, low=0, high=ALL, first=epoch, last=epoch, digest=f"{epoch:016x}")
 
 
 def inodes(directory: Path) -> Counter[int]:

@@ -482,7 +482,9 @@ def advance(quiet: Sequence[Compiled], partition: int, epoch: EpochSpec, report:
             )  # fmt: skip
             _note_written(report, operator, suffix, directory, name)
     try:
-        report.quiet += write_quiet_layers(traces, plain, low=low, high=high, epoch=epoch.number, digest=epoch.digest)
+        report.quiet += write_quiet_layers(
+            traces, plain, low=low, high=high, first=epoch.number, last=epoch.number, digest=epoch.digest
+        )
     except OSError as error:
         raise _cannot_write(traces.parent, traces, epoch.number, error) from error
     report.spend("write", since)

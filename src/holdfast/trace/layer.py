@@ -95,6 +95,12 @@ def is_empty(name: LayerName, layout: Layout) -> bool:
     return name.checksum == empty_layer(layout)[1]
 
 
+def is_quiet(name: LayerName, layout: Layout) -> bool:
+    """Whether the name alone says that nothing changed in any epoch of the layer: it has no rows, and none of its
+    epochs were collapsed, in which rows might have come and gone."""
+    return name.since < 0 and is_empty(name, layout)
+
+
 class _Checksummed:
     """A file that computes the checksum of the bytes written to it, so that a layer is never held in memory twice."""
 

@@ -13,10 +13,12 @@ Cost: a system call for each trace; nothing is listed, opened or read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from holdfast.trace.layer import empty_layer, write_layer
+from holdfast.trace.cover import Chain
+from holdfast.trace.layer import empty_layer, is_quiet, write_layer
 from holdfast.trace.name import LayerName
 from holdfast.trace.rows import Block, Layout
 
@@ -38,27 +40,61 @@ _sources: dict[tuple[str, Layout], _Source] = {}
 
 
 def write_quiet_layers(
-    root: Path, traces: Iterable[tuple[str, Layout]], *, low: int, high: int, epoch: int, digest: str
+    root: Path, traces: Iterable[tuple[str, Layout]], *, low: int, high: int, first: int, last: int, digest: str
 ) -> int:
-    """Write a layer without rows and metadata, of one epoch, to each of these traces: (name of its directory below
-    ``root``, layout). Return their bytes. Raises OSError as `write_layer` does."""
+    """Write a layer without rows and metadata, of the epochs first … last, to each of these traces: (name of its
+    directory below ``root``, layout). Return their bytes. Raises OSError as `write_layer` does."""
     names: dict[Layout, tuple[str, int]] = {}
     written, above = 0, os.fspath(root)
     for trace, layout in traces:
         if layout not in names:
             content, checksum = empty_layer(layout)
-            names[layout] = LayerName(low, high, epoch, epoch, digest, -1, checksum).text(), len(content)
+            names[layout] = LayerName(low, high, first, last, digest, -1, checksum).text(), len(content)
         text, size = names[layout]
         written += size
         path = f"{above}/{trace}/{text}"
         if not _linked(above, layout, path):
             write_layer(
-                root / trace, Block.empty(layout), layout, low=low, high=high, first=epoch, last=epoch, digest=digest
+                root / trace, Block.empty(layout), layout, low=low, high=high, first=first, last=last, digest=digest
             )
             if len(_sources) >= _KEPT:
                 _sources.clear()
             _sources[above, layout] = _Source(path)
     return written
+
+
+def join_quiet_layers(
+    directory: Path, layout: Layout, names: Iterable[LayerName], low: int, high: int, chain: Chain
+) -> list[LayerName]:
+    """Write one layer for all quiet layers of [low, high) whose epochs follow each other, and return the layers that it
+    replaces. (It is a merge that collapses nothing, since there is nothing to collapse; so every epoch of it can still
+    be read.) ``names`` are the layers of the trace."""
+    mine = [name for name in names if (name.low, name.high) == (low, high) and is_quiet(name, layout) and not name.part]
+    replaced: list[LayerName] = []
+    for run in _runs(name for name in mine if chain.accepts(name)):
+        last = max(run, key=lambda name: name.last)
+        joined = replace(last, first=run[0].first)
+        if len(run) > 1:
+            write_quiet_layers(
+                directory.parent, [(directory.name, layout)], low=low, high=high,
+                first=joined.first, last=joined.last, digest=joined.digest,
+            )  # fmt: skip
+            replaced += [name for name in run if name != joined]
+    return replaced
+
+
+def _runs(names: Iterable[LayerName]) -> Iterator[list[LayerName]]:
+    """Layers whose epochs follow each other or overlap, in order of their first epochs."""
+    run: list[LayerName] = []
+    reached = -1
+    for name in sorted(names, key=lambda name: (name.first, name.last)):
+        if run and name.first > reached + 1:
+            yield run
+            run = []
+        run.append(name)
+        reached = max(reached, name.last)
+    if run:
+        yield run
 
 
 def _linked(root: str, layout: Layout, path: str) -> bool:

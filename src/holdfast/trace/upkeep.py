@@ -16,6 +16,7 @@ from holdfast.trace.cover import Chain, garbage, pinned
 from holdfast.trace.layer import is_empty, list_layers, open_layer, retain
 from holdfast.trace.merge import merge, plan_merge
 from holdfast.trace.name import LayerName
+from holdfast.trace.quiet_layers import join_quiet_layers
 from holdfast.trace.rows import Layout
 
 _ATTEMPTS = 5
@@ -35,6 +36,13 @@ def keep_in_shape(
 
     ``pins`` are ranges (live, end) of epochs that must stay readable for a reader that knows no epoch after ``end``."""
     merged, lost = 0, 0
+    quiet = join_quiet_layers(directory, layout, list_layers(directory), low, high, chain)
+    if quiet:
+        merged += 1
+        if not pins:
+            # `garbage`, below, would find the same; but it compares each layer with all others.
+            for name in quiet:
+                (directory / name.text()).unlink(missing_ok=True)
     while True:
         try:
             mine = [name for name in list_layers(directory) if name.low < high and low < name.high]
