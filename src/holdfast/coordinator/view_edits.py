@@ -79,7 +79,7 @@ class ViewEdits:
 
     def is_awaited(self) -> bool:
         """Whether a sink waits for the epoch at which its view changed."""
-        if not self._sinks.views:
+        if not self.is_unsaid:
             return False
         present = self._versions.present()
         return any(present.get(view) != self._declared[view] for view in self._sinks.views)
