@@ -22,7 +22,8 @@ from holdfast.task.stage import TaskReport, reports_of
 from holdfast.testing.simulator.model import plans
 from holdfast.trace import quiet_layers
 from holdfast.trace.cover import Chain
-from holdfast.trace.layer import forget_all, is_empty, list_layers, write_layer
+from holdfast.trace.empty_layer import is_empty
+from holdfast.trace.layer import forget_all, list_layers, write_layer
 from holdfast.trace.name import ALL, LayerName
 from holdfast.trace.quiet_layers import write_quiet_layers
 from holdfast.trace.rows import Block, Layout

@@ -89,18 +89,6 @@ def empty_layer(layout: Layout, metadata: tuple[tuple[str, str], ...] = ()) -> t
     return written, xxhash.xxh3_64_hexdigest(written)
 
 
-def is_empty(name: LayerName, layout: Layout) -> bool:
-    """Whether the name alone says that the layer has no rows: it has the checksum of a layer without rows and metadata.
-    False for some layers without rows: those with metadata, and those of another version."""
-    return name.checksum == empty_layer(layout)[1]
-
-
-def is_quiet(name: LayerName, layout: Layout) -> bool:
-    """Whether the name alone says that nothing changed in any epoch of the layer: it has no rows, and none of its
-    epochs were collapsed, in which rows might have come and gone."""
-    return name.since < 0 and is_empty(name, layout)
-
-
 class _Checksummed:
     """A file that computes the checksum of the bytes written to it, so that a layer is never held in memory twice."""
 
@@ -252,16 +240,6 @@ _open: OrderedDict[tuple[str, str], Layer] = OrderedDict()
 _open_in: dict[str, set[str]] = {}
 """Directory → names of its open layers: the keys of ``_open``, grouped for ``retain``."""
 _lock = threading.Lock()
-
-
-def open_empty(path: Path, name: LayerName, layout: Layout) -> Layer:
-    """A layer of which the name says that it has no rows (`is_empty`), without touching its file."""
-    return Layer(path, name, _empty_batch(layout))
-
-
-@lru_cache(maxsize=256)
-def _empty_batch(layout: Layout) -> pa.RecordBatch:
-    return as_batch(Block.empty(layout), layout, metadata={})
 
 
 def open_layer(path: Path) -> Layer:

@@ -18,7 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.trace.cover import Chain
-from holdfast.trace.layer import empty_layer, is_quiet, write_layer
+from holdfast.trace.empty_layer import is_quiet
+from holdfast.trace.layer import empty_layer, write_layer
 from holdfast.trace.name import LayerName
 from holdfast.trace.rows import Block, Layout
 

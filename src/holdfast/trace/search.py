@@ -16,7 +16,8 @@ import numpy.typing as npt
 from holdfast.errors import LogDamaged
 from holdfast.trace import inner_loops, physical
 from holdfast.trace.cover import Piece
-from holdfast.trace.layer import Layer, is_empty, open_empty, open_layer
+from holdfast.trace.empty_layer import is_empty, open_empty
+from holdfast.trace.layer import Layer, open_layer
 from holdfast.trace.physical import Bools, Ints, Words
 from holdfast.trace.rows import Block, Layout
 

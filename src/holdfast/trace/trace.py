@@ -18,7 +18,8 @@ from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.foundation.retries import retrying
 from holdfast.trace import ordered, physical, search
 from holdfast.trace.cover import Chain, cover
-from holdfast.trace.layer import is_quiet, list_files, retain
+from holdfast.trace.empty_layer import is_quiet
+from holdfast.trace.layer import list_files, retain
 from holdfast.trace.name import LayerName
 from holdfast.trace.physical import Ints, Words
 from holdfast.trace.quiet import folded_after

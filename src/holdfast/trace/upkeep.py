@@ -13,7 +13,8 @@ from pathlib import Path
 
 from holdfast.errors import LogDamaged
 from holdfast.trace.cover import Chain, garbage, pinned
-from holdfast.trace.layer import is_empty, list_layers, open_layer, retain
+from holdfast.trace.empty_layer import is_empty
+from holdfast.trace.layer import list_layers, open_layer, retain
 from holdfast.trace.merge import merge, plan_merge
 from holdfast.trace.name import LayerName
 from holdfast.trace.quiet_layers import join_quiet_layers
