@@ -50,10 +50,11 @@ def crowded(outcome: Outcome, epoch: int, traces: Sequence[str], tolerated: int)
 
     These are the traces that this epoch opened and that have ``tolerated`` layers or more; and those whose turn it is,
     for the layers that quiet epochs give to traces which nothing opens. A trace's turn comes every `_TURN` ·
-    ``tolerated`` epochs, and not all have it at once, so what an epoch costs for them is the same in each."""
+    ``tolerated`` epochs, and not all have it at once, so what an epoch costs for them is the same in each. (The first
+    turn comes when there can be that many layers.)"""
     found = {trace for report in outcome.reports for trace, count in report.layers.items() if count >= tolerated}
     turns = _TURN * tolerated
-    return found.union(traces[(epoch % turns) :: turns])
+    return found.union(traces[epoch % turns :: turns]) if epoch >= turns else found
 
 
 def rounds_of(outcome: Outcome) -> dict[str, int]:

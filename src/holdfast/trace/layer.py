@@ -43,7 +43,7 @@ from holdfast.trace.physical import Ints, Words
 from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, is_constant
 
 FORMAT = "1"
-_CACHED = 1024
+_CACHED = 4096
 _NO_EPOCH = 0
 """The epoch in the metadata of a layer without rows, whatever its epochs: its bytes are then those of all others."""
 
