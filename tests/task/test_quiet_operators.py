@@ -21,7 +21,7 @@ from holdfast.task.single_task import run_single_task
 from holdfast.task.stage import TaskReport, reports_of
 from holdfast.testing.simulator.model import plans
 from holdfast.trace import quiet_layers
-from holdfast.trace.cover import Chain
+from holdfast.trace.cover import Chain, cover
 from holdfast.trace.empty_layer import is_empty
 from holdfast.trace.layer import forget_all, list_layers, write_layer
 from holdfast.trace.name import ALL, LayerName
@@ -179,6 +179,21 @@ def test_the_bytes_of_a_layer_without_rows_do_not_depend_on_its_epochs(tmp_path:
     assert keep_in_shape(tmp_path / "t0", LAYOUT, 0, ALL, -1, chain, 39) == 1
     [merged] = list_layers(tmp_path / "t0")
     assert found == {merged.checksum} and (merged.first, merged.last) == (0, 39)
+
+
+@pytest.mark.parametrize("turns", [1, 5])
+def test_a_copy_that_knows_less_of_the_history_can_read_what_was_joined_meanwhile(tmp_path: Path, turns: int) -> None:
+    def chain(end: int) -> Chain:
+        return Chain(-1, tuple(f"{epoch:016x}" for epoch in range(end + 1)))
+
+    for epoch in range(100):
+        quiet(tmp_path, epoch)
+        if (epoch + 1) % (100 // turns) == 0:
+            for copied in (epoch - 7, epoch):  # no round had been begun since, or it copies all there is
+                names = list_layers(tmp_path / "t0")
+                keep_in_shape(tmp_path / "t0", LAYOUT, 0, ALL, epoch - 9, chain(epoch), epoch - 9, [(0, copied)])
+                assert cover(list_layers(tmp_path / "t0"), 0, ALL, copied, chain(copied)), names
+            assert len(list_layers(tmp_path / "t0")) <= 3
 
 
 def test_merging_and_reading_layers_without_rows_open_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

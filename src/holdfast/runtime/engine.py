@@ -279,7 +279,11 @@ class Engine:
             descriptions.renew,
         )
         self._lead.attach(self._durability)
-        self._maintenance = Merging(runner, lambda: (self._state.epochs.chain(), self._state.copies.live_after))
+        self._maintenance = Merging(
+            runner,
+            lambda: (self._state.epochs.chain(), self._state.copies.live_after),
+            lambda: [Pin(*each) for each in self._state.copies.copying],
+        )
         self._beside_sinks = Background(runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
         # Not in a replication lane: a slow location would make the other locations wait.
         self._measuring = Background(runner, "holdfast-rates", self._measure, _SINK_PAUSE)

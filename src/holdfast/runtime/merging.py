@@ -66,10 +66,14 @@ class Merging:
     tolerated = 8
     """Traces with fewer layers are not merged: merging eight layers at once moves a row less often than merging two."""
 
-    def __init__(self, runner: Runner, state: Callable[[], tuple[Chain, int]]) -> None:
-        """``state`` gives the chain of digests, and the epoch from which on every epoch must stay readable."""
+    def __init__(
+        self, runner: Runner, state: Callable[[], tuple[Chain, int]], copying: Callable[[], Sequence[Pin]] = tuple
+    ) -> None:
+        """``state`` gives the chain of digests, and the epoch from which on every epoch must stay readable. ``copying``
+        gives the epochs that rounds of copying read now."""
         self._runner = runner
         self._state = state
+        self._copying = copying
         self._wanted: dict[Path, MergeRequest] = {}
         """Directory → the request for it that no pass has taken yet."""
 
@@ -105,12 +109,14 @@ class Merging:
         with self._asking:
             wanted, self._wanted = list(self._wanted.values()), {}
         chain, live_after = self._state()
+        copying = tuple(self._copying())
         ranges = [partition_range(each, self._runner.partitions) for each in range(self._runner.partitions)]
         items = [
             Upkeep(str(one.directory), one.layout, low, high, one.since, chain, live_after, pins)
             for one in wanted
-            # Pins are read after the chain: a reader that begins later can use every layer that is made here.
-            for pins in (held(str(one.directory), one.floor),)
+            # Pins, and what rounds copy, are read after the chain: a reader that begins later can use every layer that
+            # is made here. A round that was begun before knows less of the history, and would take layers for lost.
+            for pins in (held(str(one.directory), one.floor) + copying,)
             for low, high in ranges
         ]
         try:

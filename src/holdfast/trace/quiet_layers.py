@@ -13,7 +13,7 @@ Cost: a system call for each trace; nothing is listed, opened or read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,14 +65,23 @@ def write_quiet_layers(
 
 
 def join_quiet_layers(
-    directory: Path, layout: Layout, names: Iterable[LayerName], low: int, high: int, chain: Chain
+    directory: Path,
+    layout: Layout,
+    names: Iterable[LayerName],
+    low: int,
+    high: int,
+    chain: Chain,
+    ends: Collection[int] = (),
 ) -> list[LayerName]:
     """Write one layer for all quiet layers of [low, high) whose epochs follow each other, and return the layers that it
-    replaces. (It is a merge that collapses nothing, since there is nothing to collapse; so every epoch of it can still
-    be read.) ``names`` are the layers of the trace."""
+    replaces. ``names`` are the layers of the trace.
+
+    It is a merge that collapses nothing, since there is nothing to collapse; so every epoch of it can still be read. A
+    reader that knows no epoch after one of ``ends`` can read without the replaced layers, too: no layer that is written
+    passes such an epoch."""
     mine = [name for name in names if (name.low, name.high) == (low, high) and is_quiet(name, layout) and not name.part]
     replaced: list[LayerName] = []
-    for run in _runs(name for name in mine if chain.accepts(name)):
+    for run in _runs((name for name in mine if chain.accepts(name)), ends):
         last = max(run, key=lambda name: name.last)
         joined = replace(last, first=run[0].first)
         if len(run) > 1:
@@ -80,16 +89,30 @@ def join_quiet_layers(
                 directory.parent, [(directory.name, layout)], low=low, high=high,
                 first=joined.first, last=joined.last, digest=joined.digest,
             )  # fmt: skip
-            replaced += [name for name in run if name != joined]
+            replaced += [
+                name for name in run
+                if name != joined and not any(name.last <= end < joined.last for end in ends)
+            ]  # fmt: skip
     return replaced
 
 
-def _runs(names: Iterable[LayerName]) -> Iterator[list[LayerName]]:
-    """Layers whose epochs follow each other or overlap, in order of their first epochs."""
+def ends_quietly(names: Iterable[LayerName], layout: Layout, after: int) -> list[LayerName]:
+    """The quiet layers at the end of a trace, of those that begin after epoch ``after``."""
+    found: list[LayerName] = []
+    for name in sorted(names, key=lambda name: name.last, reverse=True):
+        if name.first <= after or not is_quiet(name, layout):
+            break
+        found.append(name)
+    return found
+
+
+def _runs(names: Iterable[LayerName], ends: Collection[int]) -> Iterator[list[LayerName]]:
+    """Layers whose epochs follow each other or overlap, in order of their first epochs. A run does not go on behind one
+    of ``ends``."""
     run: list[LayerName] = []
     reached = -1
     for name in sorted(names, key=lambda name: (name.first, name.last)):
-        if run and name.first > reached + 1:
+        if run and (name.first > reached + 1 or any(reached <= end < name.last for end in ends)):
             yield run
             run = []
         run.append(name)
