@@ -5,14 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from holdfast.runtime import background
 from holdfast.runtime.background import Background
-from holdfast.runtime.merging import Merging
-from holdfast.trace.cover import Chain
+from holdfast.runtime.merging import MergeRequest, Merging
+from holdfast.trace.cover import Chain, cover
+from holdfast.trace.layer import list_layers, write_layer
+from holdfast.trace.name import ALL
+from holdfast.trace.pins import Pin
+from holdfast.trace.rows import Block, Layout
 from logged import heard
 
 _PAUSE = 0.3
@@ -123,3 +130,33 @@ def test_merging_that_goes_on_failing_is_logged_once_until_it_succeeds() -> None
     assert said(OSError("no space left")) == [], "it goes on failing"
     assert said([]) == [] and merging.failure is None
     assert said(OSError("no space left")) == expected, "it fails again"
+
+
+def test_merging_keeps_the_layers_that_a_round_of_copying_reads(tmp_path: Path) -> None:
+    """A round that was begun at epoch 8 knows no epoch after it, and would take what it cannot read for lost."""
+    chain = Chain(-1, tuple(f"{epoch:016x}" for epoch in range(11)))
+    layout = Layout(1, 1)
+    for epoch in range(11):
+        row = Block(
+            np.array([epoch], np.uint64), None, (pa.array([epoch]),), np.array([epoch]), {"+diff": np.ones(1, int)}
+        )
+        write_layer(tmp_path, row, layout, low=0, high=ALL, first=epoch, last=epoch, digest=chain.digests[epoch])
+
+    class Here:
+        threads = False
+        partitions = 1
+
+        def tasks(self, _: str, function: Callable[..., list[Any]], items: list[Any], *__: object) -> list[Any]:
+            return function(items)
+
+    runner: Any = Here()
+    rounds = [Pin(5, 8)]
+    merging = Merging(runner, lambda: (chain, 5), lambda: rounds)
+    merging.request([MergeRequest(tmp_path, layout, 5)])
+    merging.upkeep()
+    assert merging.merges == 1
+    assert cover(list_layers(tmp_path), 0, ALL, 8, Chain(-1, chain.digests[:9]), after=5)
+    rounds.clear()
+    merging.request([MergeRequest(tmp_path, layout, 5)])
+    merging.upkeep()
+    assert len(list_layers(tmp_path)) == 1

@@ -440,6 +440,18 @@ def test_a_location_that_cannot_be_enrolled_is_enrolled_by_the_next_round() -> N
     assert has(Enrol, case.seen(0, Holding({}, -1, "", (-1, -1))))
 
 
+def test_what_a_round_reads_is_known_while_it_runs() -> None:
+    """Merging beside it keeps the local layers that the round reads: `Merging` in `runtime/merging.py`."""
+    case = Case()
+    case.epochs(3)
+    assert case.state.copies.copying == []
+    case.due()
+    case.epochs(2)
+    assert case.state.copies.copying == [(-1, 2)]
+    case.ended(0, troubled=True)
+    assert case.state.copies.copying == []
+
+
 # -- sinks ------------------------------------------------------------------------------------------------------------
 
 

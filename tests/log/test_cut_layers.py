@@ -41,7 +41,7 @@ def _hashes(directory: Path) -> dict[tuple[int, int], list[int]]:
 
 def test_a_member_fetches_the_ranges_that_it_will_keep_and_no_others(tmp_path: Path) -> None:
     place = MemoryLocation()
-    data = encode_layer(_block(), LAYOUT, epoch=3, metadata={})
+    data = encode_layer(_block(), LAYOUT, metadata={})
     name = durable_name(0, ALL, 3, 3, DIGEST, -1, data)
     Replica(place).write_layer("t", name, data)
     cuts = ((0, QUARTER), (2 * QUARTER, ALL))

@@ -64,7 +64,7 @@ def column(rng: Random, kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def durable(block: Block, layout: Layout, epoch: int = 0, **metadata: str) -> tuple[bytes, LayerName]:
-    data = encode_layer(block, layout, epoch=epoch, metadata=metadata)
+    data = encode_layer(block, layout, metadata=metadata)
     return data, durable_name(0, ALL, epoch, epoch, DIGEST, -1, data)
 
 

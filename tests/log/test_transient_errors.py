@@ -123,7 +123,7 @@ class CutOff(MemoryLocation):
 
 def test_a_read_that_breaks_off_is_not_damage_of_a_copy(tmp_path: Path) -> None:
     place = CutOff()
-    data = encode_layer(block(), LAYOUT, epoch=0, metadata={})
+    data = encode_layer(block(), LAYOUT, metadata={})
     name = durable_name(0, ALL, 0, 0, "00112233aabbccdd", -1, data)
     Replica(place).write_layer("t", name, data)
     results = fetch_all([Fetch("t", name, str(tmp_path), (0,))], [place])
@@ -133,7 +133,7 @@ def test_a_read_that_breaks_off_is_not_damage_of_a_copy(tmp_path: Path) -> None:
 def test_a_copy_that_was_set_aside_and_is_good_counts_again() -> None:
     place = MemoryLocation()
     replica = Replica(place)
-    data = encode_layer(block(), LAYOUT, epoch=0, metadata={})
+    data = encode_layer(block(), LAYOUT, metadata={})
     name = durable_name(0, ALL, 0, 0, "00112233aabbccdd", -1, data)
     replica.write_layer("t", name, data)
     replica.set_aside("t", name)

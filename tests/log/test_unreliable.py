@@ -62,7 +62,7 @@ def test_a_torn_write_leaves_a_beginning_and_an_error() -> None:
 def test_a_torn_layer_is_found_by_its_checksum() -> None:
     memory = MemoryLocation()
     layout = Layout(1, 1, "none")
-    data = encode_layer(Block.empty(layout), layout, epoch=0, metadata={})
+    data = encode_layer(Block.empty(layout), layout, metadata={})
     name = durable_name(0, ALL, 0, 0, "0" * 16, -1, data)
     with pytest.raises(StoreError):
         Unreliable(memory, truncate=1.0).write(name.durable(), data)

@@ -75,8 +75,8 @@ def test_bytes_are_a_function_of_the_rows_in_any_order_and_splitting(weak: int, 
         parts = [consolidate(part, layout) for part in (shuffled.slice(0, cut), shuffled.slice(cut, block.rows))]
         parts[0].adds["+never"] = np.zeros(parts[0].rows, np.int64)
         one, two = pa.BufferOutputStream(), pa.BufferOutputStream()
-        encode(one, consolidate(block, layout), layout, epoch=3, metadata={"b": "2", "a": "1"})
-        encode(two, consolidate(Block.concat(parts), layout), layout, epoch=3, metadata={"a": "1", "b": "2"})
+        encode(one, consolidate(block, layout), layout, metadata={"b": "2", "a": "1"})
+        encode(two, consolidate(Block.concat(parts), layout), layout, metadata={"a": "1", "b": "2"})
         assert one.getvalue().equals(two.getvalue())
 
 
@@ -110,7 +110,7 @@ def test_an_empty_layer_is_small_and_reads_back(tmp_path: Path) -> None:
     for types in (None, [pa.int64(), pa.string()]):
         name = write(tmp_path, Block.empty(layout, types), layout, 5, 5)
         layer = open_layer(tmp_path / name.text())
-        assert layer.rows == 0 and layer.block().rows == 0 and layer.constant == 5
+        assert layer.rows == 0 and layer.block().rows == 0
         assert (tmp_path / name.text()).stat().st_size < 2500
 
 

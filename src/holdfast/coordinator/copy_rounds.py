@@ -198,6 +198,11 @@ class CopyRounds:
         return max(self.settings.strategy.copied_upto(last), min(self._wanted, last))
 
     @property
+    def copying(self) -> list[tuple[int, int]]:
+        """The epochs that running rounds read of local layers: (first, last) of each. Any thread may call this."""
+        return [(min(self.safe, one.last), one.last) for one in list(self._rounds.values())]
+
+    @property
     def has_work(self) -> bool:
         """Whether a round that begins now could make anything safe."""
         return self.safe < self.target or self.state < self._gone

@@ -53,6 +53,9 @@ class ViewEdits:
         self._sinks = sinks
         self._retention = retention
         self._surely_has = surely_has
+        self._compared = (-1, False, False)
+        """The revision of the history's versions at the last comparison; whether any differed, whether any was
+        edited."""
 
     def later(self, flow: Dataflow) -> set[str]:
         """The operators that an edit of a view added after the first epoch."""
@@ -66,7 +69,7 @@ class ViewEdits:
     @property
     def is_unsaid(self) -> bool:
         """Whether the declared versions differ from the last ones in the history."""
-        return self._versions.present() != self._declared
+        return self._compare()[0]
 
     def said(self) -> dict[str, Any] | None:
         """The versions of the flow's collections, for the lineage of the next epoch; None if the history has them."""
@@ -76,13 +79,25 @@ class ViewEdits:
 
     def is_awaited(self) -> bool:
         """Whether a sink waits for the epoch at which its view changed."""
+        if not self.is_unsaid:
+            return False
         present = self._versions.present()
         return any(present.get(view) != self._declared[view] for view in self._sinks.views)
 
     def is_edited(self) -> bool:
         """Whether a view of the history has another version now, and no epoch says so yet."""
-        present = self._versions.present()
-        return any(present.get(view, version) != version for view, version in self._declared.items())
+        return self._compare()[1]
+
+    def _compare(self) -> tuple[bool, bool]:
+        """Whether the declared versions differ from those in the history, and whether a view of the history was edited.
+        Asked in every epoch, so versions are compared only when the history has others than before."""
+        revision, unsaid, edited = self._compared
+        if revision != self._versions.revision:
+            revision, present = self._versions.revision, self._versions.present()
+            unsaid = present != self._declared
+            edited = any(present.get(view, version) != version for view, version in self._declared.items())
+            self._compared = (revision, unsaid, edited)
+        return unsaid, edited
 
     def former(self) -> dict[ViewVersion, FormerLog]:
         """The former logs of views that sinks still need. Among them are logs that the next epoch will replace, and

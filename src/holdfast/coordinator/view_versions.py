@@ -101,6 +101,9 @@ class ViewVersions:
         self.changed = -1
         """The last epoch whose lineage names versions; -1 if none does."""
 
+        self.revision = 0
+        """Counts how often versions were taken in."""
+
         if before is not None:
             self._take(-1, before)
         for lineage in history:
@@ -126,6 +129,7 @@ class ViewVersions:
     def add(self, lineage: Lineage) -> None:
         """Take in the record of a complete epoch, or the base with which a history begins."""
         if isinstance(lineage, Folded):
+            self.revision += 1
             self.changed = lineage.forms.get("changed", -1)
             for name, past in lineage.forms.get("spans", {}).items():
                 self._spans[name] = [Span(first, last, ViewVersion.from_json(said)) for first, last, said in past]
@@ -135,6 +139,7 @@ class ViewVersions:
             self._take(lineage.epoch, {name: ViewVersion.from_json(said) for name, said in lineage.views.items()})
 
     def _take(self, epoch: int, versions: Mapping[str, ViewVersion]) -> None:
+        self.revision += 1
         for name in {**self._spans, **versions}:
             past, version = self._spans.setdefault(name, []), versions.get(name)
             present = past[-1] if past and past[-1].last is None else None

@@ -123,7 +123,7 @@ def _copy_range(
     since = min(epoch, max([since, *(min(name.since, name.last) for name, _, _ in found)]))
     rows = consolidate(replace(rows, epoch=np.maximum(rows.epoch, since)), layout)
     since = since if since > 0 else -1
-    data = encode_layer(rows, layout, epoch=epoch, metadata=changed_metadata(found, since))
+    data = encode_layer(rows, layout, metadata=changed_metadata(found, since))
     copy.write_layer(trace, durable_name(low, high, 0, epoch, snapshot.digest, since, data), data)
 
 

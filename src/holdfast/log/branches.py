@@ -273,11 +273,13 @@ def local_bytes(log: Path, name: str) -> int:
 
 
 def unshared_bytes(directory: Path) -> int:
-    """The bytes of the files below a directory that have no other link."""
-    found = 0
+    """The bytes of the files below a directory that have no link elsewhere. (Layers without rows are links of each
+    other.)"""
+    found: dict[tuple[int, int], tuple[os.stat_result, int]] = {}
     for where, _, files in os.walk(directory):
         for file in files:
             with suppress(FileNotFoundError):
                 about = os.lstat(os.path.join(where, file))
-                found += about.st_size if about.st_nlink == 1 else 0
-    return found
+                one = (about.st_dev, about.st_ino)
+                found[one] = (about, found[one][1] + 1 if one in found else 1)
+    return sum(about.st_size for about, links in found.values() if links >= about.st_nlink)

@@ -110,7 +110,7 @@ def _encode(shipment: Shipment, exactly: bool) -> tuple[LayerName, bytes]:
     block = _collapsed(blocks, shipment.layout, since)
     found = [(each.layer.name, each.layer.metadata, rows.epoch) for each, rows in zip(slices, blocks, strict=True)]
     metadata = {**shipment.metadata, **changed_metadata(found, since)}
-    data = encode_layer(block, shipment.layout, epoch=ship.upto, metadata=metadata)
+    data = encode_layer(block, shipment.layout, metadata=metadata)
     name = durable_name(ship.low, ship.high, after + 1, ship.upto, shipment.digest, since, data)
     return name, data
 
@@ -278,7 +278,7 @@ def _compact(compaction: LayersToCompact, locations: Sequence[Location]) -> Ship
         assert layout is not None  # a merge has at least two layers
         digest = next(name.digest for name in compaction.among if name.last == upto)
         merged = _collapsed(blocks, layout, since)
-        data = encode_layer(merged, layout, epoch=upto, metadata=changed_metadata(found, since))
+        data = encode_layer(merged, layout, metadata=changed_metadata(found, since))
         name = durable_name(low, high, after + 1, upto, digest, since, data)
         try:
             replica.write_layer(compact.trace, name, data)

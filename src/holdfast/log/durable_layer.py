@@ -16,6 +16,7 @@ Cost: O(bytes), once to encode or decode and once to checksum.
 from __future__ import annotations
 
 import base64
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,9 +43,21 @@ def durable_name(low: int, high: int, first: int, last: int, digest: str, since:
     return LayerName(low, high, first, last, digest, since, xxhash.xxh3_64_hexdigest(data))
 
 
-def encode_layer(block: Block, layout: Layout, *, epoch: int, metadata: dict[str, str]) -> bytes:
-    """A canonical block as the bytes of a Parquet file; ``epoch`` is the epoch of a layer without rows."""
-    batch = as_batch(block, layout, epoch=epoch, metadata=metadata)
+def encode_layer(block: Block, layout: Layout, *, metadata: dict[str, str]) -> bytes:
+    """A canonical block as the bytes of a Parquet file."""
+    if block.rows == 0 and all(pa.types.is_null(column.type) for column in block.columns):
+        return _empty(layout, tuple(sorted(metadata.items())))
+    return _encoded(block, layout, metadata)
+
+
+@lru_cache(maxsize=256)
+def _empty(layout: Layout, metadata: tuple[tuple[str, str], ...]) -> bytes:
+    """The bytes of a layer without rows. Cached, because a round copies many equal ones."""
+    return _encoded(Block.empty(layout), layout, dict(metadata))
+
+
+def _encoded(block: Block, layout: Layout, metadata: dict[str, str]) -> bytes:
+    batch = as_batch(block, layout, metadata=metadata)
     if "_epoch" not in batch.schema.names:
         place = next(i for i, name in enumerate(batch.schema.names) if name.startswith("+"))
         batch = batch.add_column(place, pa.field("_epoch", pa.int64()), pa.array(block.epoch, pa.int64()))

@@ -57,9 +57,10 @@ class CompiledFlow:
         """Operator → its traces."""
 
         for operator in self.program.operators:
-            for suffix, layout in operator.spec.layouts().items():
-                self.layouts[f"{operator.id}.{suffix}"] = layout
-                self.traces.setdefault(operator.id, []).append(f"{operator.id}.{suffix}")
+            for trace, layout in operator.traces:
+                self.layouts[trace] = layout
+                self.traces.setdefault(operator.id, []).append(trace)
+        self.trace_names = tuple(self.layouts)
 
     def reaches(self) -> dict[str, int | None]:
         """Return, for each trace, how many epochs it reaches back; None: as many as the flow retains. Traces of drawn
@@ -74,7 +75,7 @@ class CompiledFlow:
 
     def remembers(self, operator: str) -> bool:
         """Whether an operator keeps values that cannot be computed again from its input."""
-        return self._compiled[operator].spec.remembers
+        return self.operators[operator].spec.remembers
 
     @property
     def inputs(self) -> frozenset[str]:
@@ -84,13 +85,13 @@ class CompiledFlow:
 
     def kept(self, name: str, chain: Chain) -> ViewLog:
         """Return the log of a view, or of a source whose rows are kept."""
-        operator = self._compiled[self._operator_of(name)]
+        operator = self.operators[self._operator_of(name)]
         if not isinstance(operator.spec, LogSpec):
             return self.kept_as(name, self._version(operator.id), chain)  # its trace has the layout of a log
         return ViewLog(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
 
     @cached_property
-    def _compiled(self) -> dict[str, Compiled]:
+    def operators(self) -> dict[str, Compiled]:
         return {operator.id: operator for operator in self.program.operators}
 
     def reading(self, operators: Collection[str], logs: Collection[str]) -> tuple[Dataflow, Program]:

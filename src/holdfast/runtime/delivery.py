@@ -190,8 +190,7 @@ class Delivery:
                 if change.parts and self._number(index, epoch) != epoch:
                     self._catch_up(index, epoch)  # tasks did not know the number under which the sink gets it
                     return
-                rows = _no_rows(self._fields(view)) if change.rows is None else change.rows
-                self._commit(index, self._history[epoch], rows, change.parts)
+                self._commit(index, self._history[epoch], change.rows, change.parts)
             case CatchUp(sink=index, upto=upto):
                 self._catch_up(index, upto)
 

@@ -279,7 +279,11 @@ class Engine:
             descriptions.renew,
         )
         self._lead.attach(self._durability)
-        self._maintenance = Merging(runner, lambda: (self._state.epochs.chain(), self._state.copies.live_after))
+        self._maintenance = Merging(
+            runner,
+            lambda: (self._state.epochs.chain(), self._state.copies.live_after),
+            lambda: [Pin(*each) for each in self._state.copies.copying],
+        )
         self._beside_sinks = Background(runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
         # Not in a replication lane: a slow location would make the other locations wait.
         self._measuring = Background(runner, "holdfast-rates", self._measure, _SINK_PAUSE)
@@ -930,7 +934,7 @@ class Engine:
             self._recoverer.repair(found)
 
     def _change(self, outcome: Outcome, view: str, sink: int) -> SinkChange:
-        return change_for(outcome, self._compiled.flow.views[view], sink)
+        return change_for(outcome, self._compiled.operators[self._compiled.flow.views[view]], sink)
 
     @contextmanager
     def _dropping_parts(self, lineage: Lineage, outcome: Outcome) -> Iterator[None]:
@@ -977,7 +981,7 @@ class Engine:
             undo=replay.undo,
         )
         outcome = (job or self._job).run(epoch, work, f"{self.declared.name}: {what}")
-        return {report.member for report in outcome.reports if report.written}
+        return {report.member for report in outcome.reports if report.written or report.quiet}
 
     def replay(self, number: int, partitions: int) -> dict[str, pa.Table]:
         """Compute a past epoch again, from its lineage and the traces as of the epoch before; nothing is written.
@@ -1002,7 +1006,7 @@ class Engine:
             else:
                 work.append(Work(name, LoggedChange(source.fields, self._flow.log_of(name), number, partitions), [{}]))
         outcome = self._job.run(epoch, work, f"{self.declared.name}: epoch {number} again")
-        return {view: delivered(outcome, operator_id) for view, operator_id in views.items()}
+        return {view: delivered(outcome, self._compiled.operators[each]) for view, each in views.items()}
 
     def _release(self) -> None:
         """Tell the sources which input they may forget."""
@@ -1027,7 +1031,7 @@ class Engine:
             self._recoverer.adopted(self._runner.owners() != before)
         if self._delivery.is_maintained:
             self._beside_sinks.request()
-        if many := crowded(outcome, self._maintenance.tolerated):
+        if many := crowded(outcome, self.last, self._compiled.trace_names, self._maintenance.tolerated):
             copies, now = self._state.copies, self._runner.clock()
             self._maintenance.request(
                 [
@@ -1037,8 +1041,8 @@ class Engine:
                         copies.since(trace, now),
                         copies.floor(trace, self.history, now),
                     )
-                    for trace, layout in self._compiled.layouts.items()
-                    if trace in many
+                    for trace in sorted(many)
+                    for layout in [self._compiled.layouts[trace]]
                 ]
             )
 

@@ -199,8 +199,8 @@ class Follower:
         work = [Work(name, sources[name], [offer]) for name, offer in lineage.offers.items() if name in sources]
         outcome = self._job.run(epoch, work, f"{self._declared.name}: following epoch {lineage.epoch}")
         self._digests.append(lineage.digest)
-        if many := crowded(outcome, self._merging.tolerated):
-            layouts = self._compiled.layouts
+        layouts = self._compiled.layouts
+        if many := crowded(outcome, lineage.epoch, self._compiled.trace_names, self._merging.tolerated):
             self._merging.request(
                 [MergeRequest(self._traces / trace, layouts[trace], -1, -1) for trace in many if trace in layouts]
             )

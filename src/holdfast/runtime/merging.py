@@ -6,6 +6,7 @@ more layers, but epochs do not wait.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -65,11 +66,18 @@ class Merging:
     tolerated = 8
     """Traces with fewer layers are not merged: merging eight layers at once moves a row less often than merging two."""
 
-    def __init__(self, runner: Runner, state: Callable[[], tuple[Chain, int]]) -> None:
-        """``state`` gives the chain of digests, and the epoch from which on every epoch must stay readable."""
+    def __init__(
+        self, runner: Runner, state: Callable[[], tuple[Chain, int]], copying: Callable[[], Sequence[Pin]] = tuple
+    ) -> None:
+        """``state`` gives the chain of digests, and the epoch from which on every epoch must stay readable. ``copying``
+        gives the epochs that rounds of copying read now."""
         self._runner = runner
         self._state = state
-        self._wanted: list[MergeRequest] = []
+        self._copying = copying
+        self._wanted: dict[Path, MergeRequest] = {}
+        """Directory → the request for it that no pass has taken yet."""
+
+        self._asking = threading.Lock()
         self._background = Background(runner, "holdfast-maintenance", self._run, 0.0)
         self.failure: str | None = None
         """Why the last pass failed; None if it succeeded."""
@@ -87,8 +95,10 @@ class Merging:
         return self._background.busy
 
     def request(self, wanted: Sequence[MergeRequest]) -> None:
-        """Ask for these traces to be merged, soon. A request replaces one that no pass has taken yet."""
-        self._wanted = list(wanted)
+        """Ask for these traces to be merged, soon. A request replaces one for the same trace that no pass has taken
+        yet."""
+        with self._asking:
+            self._wanted.update((each.directory, each) for each in wanted)
         self._background.request()
 
     def upkeep(self) -> None:
@@ -96,14 +106,17 @@ class Merging:
         self._background.now()
 
     def _run(self) -> None:
-        wanted = self._wanted
+        with self._asking:
+            wanted, self._wanted = list(self._wanted.values()), {}
         chain, live_after = self._state()
+        copying = tuple(self._copying())
         ranges = [partition_range(each, self._runner.partitions) for each in range(self._runner.partitions)]
         items = [
             Upkeep(str(one.directory), one.layout, low, high, one.since, chain, live_after, pins)
             for one in wanted
-            # Pins are read after the chain: a reader that begins later can use every layer that is made here.
-            for pins in (held(str(one.directory), one.floor),)
+            # Pins, and what rounds copy, are read after the chain: a reader that begins later can use every layer that
+            # is made here. A round that was begun before knows less of the history, and would take layers for lost.
+            for pins in (held(str(one.directory), one.floor) + copying,)
             for low, high in ranges
         ]
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,11 @@ import pyarrow as pa
 from holdfast.results.flow_results import Approximation, Epoch
 from holdfast.runtime.runner import Outcome
 from holdfast.task.messages import decode
+from holdfast.task.program import Compiled
 from holdfast.task.stage import TaskReport
+
+_TURN = 8
+"""Layers without rows are merged this many times less often than others: no reader opens them."""
 
 
 def answers_of(reports: Sequence[TaskReport]) -> dict[str, dict[str, str]]:
@@ -23,33 +28,32 @@ def answers_of(reports: Sequence[TaskReport]) -> dict[str, dict[str, str]]:
     return found
 
 
-def delivered(outcome: Outcome, operator_id: str) -> pa.Table:
+def delivered(outcome: Outcome, operator: Compiled) -> pa.Table:
     """Return the change of one log, from the rows that the tasks delivered."""
-    return pa.concat_tables(
-        [decode(report.outputs[operator_id]) for report in outcome.reports if operator_id in report.outputs]
-    )
+    parts = [decode(report.outputs[operator.id]) for report in outcome.reports if operator.id in report.outputs]
+    return pa.concat_tables(parts) if parts else operator.output.empty_table()
 
 
 @dataclass(frozen=True)
 class SinkChange:
     """The change that a sink is given for an epoch."""
 
-    rows: pa.Table | None
-    """The rows that came to the driver; None if tasks wrote all of them."""
+    rows: pa.Table
+    """The rows that came to the driver: columns by position, ``_diff``."""
 
     parts: tuple[Any, ...] = ()
     """What the sink's writer returned for the rows that tasks wrote (`task/sink_parts.py`)."""
 
 
-def change_for(outcome: Outcome, operator_id: str, sink: int) -> SinkChange:
+def change_for(outcome: Outcome, operator: Compiled, sink: int) -> SinkChange:
     """Return the change of one log for one of its sinks (its index): parts that tasks wrote, and the other rows."""
     parts = [part for report in outcome.reports for part in report.parts.written.get(sink, ())]
     rows = [
-        decode(report.outputs[operator_id])
+        decode(report.outputs[operator.id])
         for report in outcome.reports
-        if operator_id in report.outputs and sink not in report.parts.written
+        if operator.id in report.outputs and sink not in report.parts.written
     ]
-    return SinkChange(pa.concat_tables(rows) if rows else None, tuple(parts))
+    return SinkChange(pa.concat_tables(rows) if rows else operator.output.empty_table(), tuple(parts))
 
 
 def part_errors(outcome: Outcome) -> dict[int, str]:
@@ -64,12 +68,22 @@ def due_of(outcome: Outcome) -> int | None:
 
 def written_by(outcome: Outcome) -> int:
     """Return the bytes of the layers that were written."""
-    return sum(size for report in outcome.reports for layers in report.written.values() for _, size in layers)
+    return sum(
+        report.quiet + sum(size for layers in report.written.values() for _, size in layers)
+        for report in outcome.reports
+    )
 
 
-def crowded(outcome: Outcome, tolerated: int) -> set[str]:
-    """Return the traces that have ``tolerated`` layers or more."""
-    return {trace for report in outcome.reports for trace, count in report.layers.items() if count >= tolerated}
+def crowded(outcome: Outcome, epoch: int, traces: Sequence[str], tolerated: int) -> set[str]:
+    """Return the traces whose layers are to be merged now, among all ``traces`` of the flow.
+
+    These are the traces that this epoch opened and that have ``tolerated`` layers or more; and those whose turn it is,
+    for the layers that quiet epochs give to traces which nothing opens. A trace's turn comes every `_TURN` ·
+    ``tolerated`` epochs, and not all have it at once, so what an epoch costs for them is the same in each. (The first
+    turn comes when there can be that many layers.)"""
+    found = {trace for report in outcome.reports for trace, count in report.layers.items() if count >= tolerated}
+    turns = _TURN * tolerated
+    return found.union(traces[epoch % turns :: turns]) if epoch >= turns else found
 
 
 def rounds_of(outcome: Outcome) -> dict[str, int]:
@@ -91,7 +105,10 @@ def result_of(
 ) -> Epoch:
     """Return the result of an epoch. ``logs``: view → its log; ``seconds``: its latency; ``waited``: the seconds of
     back-pressure."""
-    changed = {view: sum(report.rows.get(log, 0) for report in outcome.reports) for view, log in logs.items()}
+    rows: Counter[str] = Counter()
+    for report in outcome.reports:
+        rows.update(report.rows)
+    changed = {view: rows[log] for view, log in logs.items()}
     slowest: dict[int, TaskReport] = {}
     for report in outcome.reports:
         if report.stage not in slowest or report.ended - report.started > (

@@ -24,7 +24,10 @@ class Statistics:
     """Rows and seconds of each operator, over the last epochs."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, deque[tuple[int, float]]] = {}
+        self._epochs = 0
+        self._seen: dict[str, deque[tuple[int, int, float]]] = {}
+        """Operator → the epochs in which something arrived: their number in this process, rows, seconds."""
+
         self._counted: dict[str, dict[str, int]] = {}
         """Operator → the sums of what it counted, over all epochs and partitions."""
 
@@ -32,7 +35,9 @@ class Statistics:
         """Operator → partition → what it counted in its last epoch there."""
 
     def add(self, reports: Iterable[TaskReport]) -> None:
-        """Add the reports of a complete epoch."""
+        """Add the reports of a complete epoch. An operator that is in none of them was quiet, and costs nothing
+        here."""
+        self._epochs += 1
         rows: dict[str, int] = {}
         seconds: dict[str, float] = {}
         for report in reports:
@@ -47,7 +52,7 @@ class Statistics:
                 self._held.setdefault(operator, {})[report.partition] = counts
         for operator, count in rows.items():
             kept = self._seen.setdefault(operator, deque(maxlen=_EPOCHS))
-            kept.append((count, seconds.get(operator, 0.0)))
+            kept.append((self._epochs, count, seconds.get(operator, 0.0)))
 
     def measured(self, traces: Mapping[str, Iterable[str]], local: Mapping[str, Local]) -> dict[str, Measured]:
         """Return, for each operator, the size of its local layers and its measured work. ``traces``: operator → its
@@ -55,14 +60,17 @@ class Statistics:
         found = {}
         for operator, names in traces.items():
             layers, size, rows = together([{operator: local.get(trace, (0, 0, 0))} for trace in names])[operator]
-            seen = list(self._seen.get(operator, ()))  # another thread may add to it
+            epochs = self._epochs
+            kept = list(self._seen.get(operator, ()))  # another thread may add to it
+            seen = [(count, spent) for epoch, count, spent in kept if epoch > epochs - _EPOCHS]
+            over = min(epochs, _EPOCHS)
             found[operator] = Measured(
                 layers,
                 size,
                 rows,
-                seen[-1][0] if seen else None,
-                sum(count for count, _ in seen) / len(seen) if seen else None,
-                1000 * sum(spent for _, spent in seen) / len(seen) if seen else None,
+                (kept[-1][1] if kept and kept[-1][0] >= epochs else 0) if epochs else None,
+                sum(count for count, _ in seen) / over if epochs else None,
+                1000 * sum(spent for _, spent in seen) / over if epochs else None,
                 self.filtered(operator),
             )
         return found

@@ -20,6 +20,7 @@ from holdfast.operators.topk import BUCKETS
 from holdfast.plan.dataflow import Dataflow, Operator
 from holdfast.plan.nodes import Field, Linear, Step
 from holdfast.plan.types import arrow_type
+from holdfast.trace.rows import Layout
 
 SLOTS = BUCKETS
 """Partitions are whole slots of the hash space, so that a top-k's buckets never straddle two."""
@@ -68,6 +69,11 @@ class Compiled:
     ticks: bool = False
     """Whether the operator runs in every epoch, even if nothing arrives."""
 
+    @cached_property
+    def traces(self) -> tuple[tuple[str, Layout], ...]:
+        """The directory and the layout of each of the operator's traces."""
+        return tuple((f"{self.id}.{suffix}", layout) for suffix, layout in self.spec.layouts().items())
+
 
 @dataclass(frozen=True)
 class Program:
@@ -87,8 +93,15 @@ class Program:
         steps = [step for routes in self.routes.values() for route in routes for step in route.steps + route.after]
         return any(step.calls_users for step in steps) or any(operator.spec.asks for operator in self.operators)
 
-    def at(self, stage: int) -> list[Compiled]:
-        return [operator for operator in self.operators if operator.stage == stage]
+    @cached_property
+    def _stages(self) -> dict[int, tuple[Compiled, ...]]:
+        found: dict[int, list[Compiled]] = {}
+        for operator in self.operators:
+            found.setdefault(operator.stage, []).append(operator)
+        return {stage: tuple(some) for stage, some in found.items()}
+
+    def at(self, stage: int) -> tuple[Compiled, ...]:
+        return self._stages.get(stage, ())
 
 
 def change_schema(fields: Iterable[Field]) -> pa.Schema:

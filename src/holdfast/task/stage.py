@@ -16,8 +16,8 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from holdfast.trace import exact
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
 from holdfast.trace.name import LayerName
+from holdfast.trace.quiet_layers import write_quiet_layers
 from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.trace import Trace
 
@@ -126,7 +127,7 @@ class TaskReport:
     ended: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
-    """Operator → rows of its output change."""
+    """Operator → rows of its output change. Quiet operators are not in it."""
 
     net: dict[str, int] = field(default_factory=dict)
     """Log → the change in its number of rows; negative if it has fewer than before."""
@@ -138,6 +139,8 @@ class TaskReport:
     """Trace → the number of layers that were open."""
 
     outputs: dict[str, bytes] = field(default_factory=dict)
+    """Operator → its output change, if the driver wants it and it has rows."""
+
     parts: Parts = field(default_factory=Parts)
     """The parts of changes that the task wrote for sinks."""
 
@@ -148,7 +151,10 @@ class TaskReport:
     """Operator → the name of a counter → its value."""
 
     written: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    """Trace → the layers that the task wrote: file name and bytes."""
+    """Trace → the layers that the task wrote: file name and bytes. Without those of quiet operators."""
+
+    quiet: int = 0
+    """Bytes of the layers that the task wrote for quiet operators: those to which nothing arrived."""
 
     due: int | None = None
     """The next clock at which something happens in this partition even if no input arrives. None: never."""
@@ -190,7 +196,10 @@ class Router:
         rows)."""
 
     def send(self, producer: str, change: pa.Table) -> None:
-        """Route a producer's change along all its paths. Paths with equal steps compute them once."""
+        """Route a producer's change along all its paths. Paths with equal steps compute them once. A change without
+        rows goes nowhere."""
+        if not change.num_rows:
+            return
         routes = self.program.routes.get(producer, ())
         done: dict[tuple[object, ...], pa.Table] = {}
         crossing: dict[Entry, pa.Table] = {}
@@ -278,9 +287,15 @@ def run_stage(
         else:
             router.messages.append((owner, (channel, buffer)))
     report.spend("decode", since)
+    quiet: list[Compiled] = []
     for operator in () if failed else program.at(stage):
-        if epoch.runs(operator.id, partition):
+        if not epoch.runs(operator.id, partition):
+            continue
+        if is_quiet(operator, epoch, router.here):
+            quiet.append(operator)
+        else:
             router.send(operator.id, run_operator(operator, partition, epoch, router.here, report))
+    advance(quiet, partition, epoch, report)
     return router, report
 
 
@@ -311,8 +326,9 @@ def run_operator(
     initial = epoch.first == 0
     if epoch.undo is not None and not initial:
         return _undone(operator, partition, epoch, report)
-    if not initial and not operator.ticks and not any(tables.get(channel) for channel in operator.channels):
-        return _quiet(operator, partition, epoch, report)
+    if is_quiet(operator, epoch, tables):
+        advance([operator], partition, epoch, report)
+        return operator.output.empty_table()
     begun = since = time.perf_counter()
     arrived = [
         zero_filled(tables.pop(channel, []), port.arrived)
@@ -448,24 +464,41 @@ def named(operator: Compiled, epoch: int) -> Iterator[None]:
         ) from None
 
 
-def _quiet(operator: Compiled, partition: int, epoch: EpochSpec, report: TaskReport) -> pa.Table:
-    """Run the step of an operator to which nothing arrived. It changes nothing, so its traces are not even opened. It
-    writes an empty layer, so that the partition advances with the others."""
+def is_quiet(operator: Compiled, epoch: EpochSpec, tables: Mapping[int, list[pa.Table]]) -> bool:
+    """Whether the epoch changes nothing of an operator, because nothing arrived."""
+    if epoch.first == 0 or epoch.undo is not None or operator.ticks:
+        return False
+    return not any(map(tables.get, operator.channels))
+
+
+def advance(quiet: Sequence[Compiled], partition: int, epoch: EpochSpec, report: TaskReport) -> None:
+    """Run the step of operators to which nothing arrived. Their traces are not even opened: each gets a layer without
+    rows, so that the partition advances with the others."""
+    if not quiet:
+        return
     since = time.perf_counter()
     low, high = partition_range(partition, epoch.partitions)
-    for suffix, layout in operator.spec.layouts().items():
-        directory = trace_directory(epoch, operator.id, suffix)
-        with suppress(FileNotFoundError):
-            # Roughly this partition's share: all files of the trace, divided by the number of partitions.
-            report.layers[f"{operator.id}.{suffix}"] = len(os.listdir(directory)) // epoch.partitions
-        if epoch.writes(operator.id, partition):
+    traces, plain = host_path(epoch.traces), list[tuple[str, Layout]]()
+    for operator in quiet:
+        if not epoch.writes(operator.id, partition):
+            continue
+        if not operator.spec.asks:
+            plain += operator.traces
+            continue
+        for suffix, layout in operator.spec.layouts().items():
+            directory = trace_directory(epoch, operator.id, suffix)
             name = _written(
                 directory, Block.empty(layout), layout, low=low, high=high, first=epoch.first, last=epoch.number,
                 digest=epoch.digest, metadata=_footer(operator, {}),
             )  # fmt: skip
             _note_written(report, operator, suffix, directory, name)
+    try:
+        report.quiet += write_quiet_layers(
+            traces, plain, low=low, high=high, first=epoch.number, last=epoch.number, digest=epoch.digest
+        )
+    except OSError as error:
+        raise _cannot_write(traces.parent, traces, epoch.number, error) from error
     report.spend("write", since)
-    return _noted(report, operator, epoch, operator.output.empty_table())
 
 
 def _footer(operator: Compiled, answers: Mapping[str, str]) -> dict[str, str]:
@@ -482,7 +515,7 @@ def _noted(report: TaskReport, operator: Compiled, epoch: EpochSpec, output: pa.
     report.rows[operator.id] = output.num_rows
     if operator.spec.keeps_collection and output.num_rows:
         report.net[operator.id] = exact.total(output.column("_diff").to_numpy())
-    if operator.id in epoch.deliver:
+    if operator.id in epoch.deliver and output.num_rows:
         writers = epoch.writers if epoch.parts else b""
         if not write_parts(writers, operator.id, epoch.number, epoch.digest, output, report.parts):
             report.outputs[operator.id] = encode(output)
@@ -531,13 +564,17 @@ def _written(directory: Path, block: Block, layout: Layout, **extent: Any) -> La
     try:
         return write_layer(directory, block, layout, **extent)
     except OSError as error:
-        raise LogError(
-            f"log {directory.parent.parent}: cannot write a layer of epoch {extent['last']}: {os_errors.fix(error)}. "
-            "Nothing of the epoch counts, and nothing is lost: its input is taken by the next step",
-            path=str(directory),
-            epoch=extent["last"],
-            errno=error.errno,
-        ) from error
+        raise _cannot_write(directory.parent.parent, directory, extent["last"], error) from error
+
+
+def _cannot_write(log: Path, path: Path, epoch: int, error: OSError) -> LogError:
+    return LogError(
+        f"log {log}: cannot write a layer of epoch {epoch}: {os_errors.fix(error)}. "
+        "Nothing of the epoch counts, and nothing is lost: its input is taken by the next step",
+        path=str(path),
+        epoch=epoch,
+        errno=error.errno,
+    )
 
 
 def trace_directory(epoch: EpochSpec, operator: str, suffix: str) -> Path:

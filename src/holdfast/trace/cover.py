@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import accumulate, pairwise
+from operator import attrgetter
 
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.trace.name import ALL, LayerName
@@ -160,6 +161,9 @@ def _needed(here: tuple[LayerName, ...], live_after: int) -> set[LayerName]:
     Small layers are dropped first, so that merged layers remain. More layers never reach less, so layers that can be
     dropped together can also be dropped one by one. So dropping halves gives the same result as trying each layer in
     turn, with fewer tries where few layers are needed."""
+    doubled = _doubled(here)
+    if not doubled:
+        return set(here)
     full = _reach(here, -1)
     live = min(live_after, full[-1][1])
     wanted = _from(full, live)
@@ -174,7 +178,7 @@ def _needed(here: tuple[LayerName, ...], live_after: int) -> set[LayerName]:
             drop(some[: len(some) // 2])
             drop(some[len(some) // 2 :])
 
-    candidates = [name for name in _doubled(here) if _entry(name, full) is not None]
+    candidates = [name for name in doubled if _entry(name, full) is not None]
     drop(sorted(candidates, key=lambda n: (n.last - n.first, n.floor, n)))
     return kept
 
@@ -218,19 +222,32 @@ def _entry(name: LayerName, reach: Reach) -> int | None:
 
 
 def _reach(here: Iterable[LayerName], after: int) -> Reach:
+    """The epochs that these layers reach from ``after``. O(n log n) where each layer goes on where those before it end;
+    a layer that was entered as early as it can be is not looked at again."""
     reach: Reach = [(after, after)]
-    ordered = sorted(here, key=lambda name: (name.last, name.first))
+    left = sorted(here, key=_by_end)
     grown = True
     while grown:
         grown = False
-        for name in ordered:
+        again = []
+        for name in left:
+            start, stop = reach[-1]
+            if name.first == stop + 1 and name.since <= name.first:
+                # The usual case: the next epochs, none of them collapsed.
+                reach[-1] = (start, name.last)
+                grown = True
+                continue
             entry = _entry(name, reach)
             if entry is None:
+                again.append(name)
                 continue
             start = max(name.floor, entry + 1)
             if not _contains_range(reach, start, name.last):
                 reach = _joined(reach, start, name.last)
                 grown = True
+            if start > name.floor:
+                again.append(name)  # it may yet be entered earlier, and then reach more
+        left = again
     return reach
 
 
@@ -302,6 +319,9 @@ def _common(usable: list[LayerName], low: int, high: int, after: int) -> Reach:
         reach = _reach(here, after)
         common = [(max(a, c), min(b, d)) for a, b in common for c, d in reach if max(a, c) <= min(b, d)]
     return common
+
+
+_by_end = attrgetter("last", "first")
 
 
 # Plain loops: these two functions are called for every layer of every strip, and a generator would cost more than the

@@ -43,7 +43,9 @@ from holdfast.trace.physical import Ints, Words
 from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, is_constant
 
 FORMAT = "1"
-_CACHED = 1024
+_CACHED = 4096
+_NO_EPOCH = 0
+"""The epoch in the metadata of a layer without rows, whatever its epochs: its bytes are then those of all others."""
 
 
 def write_layer(
@@ -69,21 +71,22 @@ def write_layer(
             block = consolidate(block, layout) if block.rows else block
             # A layer whose rows all cancelled must have the same bytes as a layer that never had rows: no column types.
             if block.rows == 0:
-                sink.write(_empty(layout, last, tuple(sorted((metadata or {}).items()))))
+                sink.write(empty_layer(layout, tuple(sorted((metadata or {}).items())))[0])
             else:
-                encode(pa.PythonFile(sink, "w"), block, layout, epoch=last, metadata=metadata or {})
+                encode(pa.PythonFile(sink, "w"), block, layout, metadata=metadata or {})
         name = LayerName(low, high, first, last, digest, since, sink.checksum.hexdigest())
         os.replace(temporary, directory / name.text())
     return name
 
 
 @lru_cache(maxsize=256)
-def _empty(layout: Layout, epoch: int, metadata: tuple[tuple[str, str], ...]) -> bytes:
-    """The bytes of a layer without rows. Cached, because an epoch writes many equal ones."""
+def empty_layer(layout: Layout, metadata: tuple[tuple[str, str], ...] = ()) -> tuple[bytes, str]:
+    """The bytes of a layer without rows, and their checksum. They are a function of the layout and the metadata, and
+    not of the epoch, so all such layers of a layout are equal."""
     sink = pa.BufferOutputStream()
-    encode(sink, Block.empty(layout), layout, epoch=epoch, metadata=dict(metadata))
+    encode(sink, Block.empty(layout), layout, metadata=dict(metadata))
     written: bytes = sink.getvalue().to_pybytes()
-    return written
+    return written, xxhash.xxh3_64_hexdigest(written)
 
 
 class _Checksummed:
@@ -109,14 +112,14 @@ class _Checksummed:
         """Do nothing: `write_layer` opened the file and closes it."""
 
 
-def encode(sink: pa.NativeFile, block: Block, layout: Layout, *, epoch: int, metadata: dict[str, str]) -> None:
-    """Write a canonical block as a file. ``epoch`` is written as the epoch of a block without rows."""
-    batch = as_batch(block, layout, epoch=epoch, metadata=metadata)
+def encode(sink: pa.NativeFile, block: Block, layout: Layout, *, metadata: dict[str, str]) -> None:
+    """Write a canonical block as a file."""
+    batch = as_batch(block, layout, metadata=metadata)
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
 
 
-def as_batch(block: Block, layout: Layout, *, epoch: int, metadata: dict[str, str]) -> pa.RecordBatch:
+def as_batch(block: Block, layout: Layout, *, metadata: dict[str, str]) -> pa.RecordBatch:
     """Return a canonical block as the columns and the schema metadata of a layer."""
     arrays = [pa.array(block.hash)]
     names = ["_hash"]
@@ -128,7 +131,7 @@ def as_batch(block: Block, layout: Layout, *, epoch: int, metadata: dict[str, st
         names.append(f"c{i}")
     described = {"holdfast.layer": FORMAT, "holdfast.layout": f"{layout.width},{layout.key},{layout.sub}"}
     if block.rows == 0 or is_constant(block.epoch):
-        described["holdfast.epoch"] = str(int(block.epoch[0]) if block.rows else epoch)
+        described["holdfast.epoch"] = str(int(block.epoch[0]) if block.rows else _NO_EPOCH)
     else:
         arrays.append(pa.array(block.epoch))
         names.append("_epoch")

@@ -41,6 +41,10 @@ class LayerName:
     part: bool = False
     """Whether the file also has rows of epochs after ``last``, which do not belong to this layer."""
 
+    def __hash__(self) -> int:
+        # Plans of copies keep names in sets, by the ten thousand; these three tell most names of a trace apart.
+        return hash((self.low, self.first, self.last))
+
     @property
     def floor(self) -> int:
         """The earliest epoch as of which this layer can be read; its epochs first … floor are collapsed into one."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from holdfast.errors import LogDamaged
 from holdfast.trace import inner_loops, physical
 from holdfast.trace.cover import Piece
+from holdfast.trace.empty_layer import is_empty, open_empty
 from holdfast.trace.layer import Layer, open_layer
 from holdfast.trace.physical import Bools, Ints, Words
 from holdfast.trace.rows import Block, Layout
@@ -47,8 +48,9 @@ class Slice:
 
 def open_slice(directory: Path, piece: Piece, layout: Layout) -> Slice:
     """Open the rows of a piece. Raises FileNotFoundError if the layer has vanished, LogDamaged if its layout
-    differs."""
-    layer = open_layer(directory / piece.name.text())
+    differs. A layer of which the name says that it has no rows is not read."""
+    path = directory / piece.name.text()
+    layer = open_empty(path, piece.name, layout) if is_empty(piece.name, layout) else open_layer(path)
     if layer.layout != layout:
         raise LogDamaged(f"layer {layer.path} has {layer.layout}, expected {layout}", path=str(layer.path), unfit=True)
     start = layer.find(piece.low) if piece.low > piece.name.low else 0

@@ -18,6 +18,7 @@ from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.foundation.retries import retrying
 from holdfast.trace import ordered, physical, search
 from holdfast.trace.cover import Chain, cover
+from holdfast.trace.empty_layer import is_quiet
 from holdfast.trace.layer import list_files, retain
 from holdfast.trace.name import LayerName
 from holdfast.trace.physical import Ints, Words
@@ -38,6 +39,9 @@ class Trace:
         self.as_of = as_of
         self.chain = chain
         self.slices: list[Slice] = []
+        self.quiet: list[LayerName] = []
+        """Layers of the cover that have no rows, as their names say. They are not opened, and are in no slice. (Only
+        those found when this trace was opened, or extended.)"""
 
     @staticmethod
     def open(directory: Path, layout: Layout, low: int, high: int, as_of: int, chain: Chain) -> Trace:
@@ -45,7 +49,7 @@ class Trace:
 
         Raises EpochUnavailable and LogDamaged as ``cover`` does, and LogDamaged if layers keep vanishing."""
         trace = Trace(Path(directory), layout, low, high, as_of, chain)
-        trace.slices = trace._open_cover(-1, as_of, exact=False)
+        trace.slices, trace.quiet = trace._open_cover(-1, as_of, exact=False)
         return trace
 
     def extended(self, as_of: int, chain: Chain) -> Trace | None:
@@ -53,7 +57,7 @@ class Trace:
 
         None if layers of the epochs since were merged with earlier layers: then the caller opens the trace again."""
         later = Trace(self.directory, self.layout, self.low, self.high, as_of, chain)
-        added = later._open_cover(self.as_of, as_of, exact=False)
+        added, later.quiet = later._open_cover(self.as_of, as_of, exact=False)
         if any(piece.layer.name.first <= self.as_of for piece in added):
             return None
         later.slices = [*self.slices, *added]
@@ -78,7 +82,7 @@ class Trace:
 
     @property
     def layers(self) -> list[LayerName]:
-        return list(dict.fromkeys(piece.layer.name for piece in self.slices))
+        return list(dict.fromkeys([*(piece.layer.name for piece in self.slices), *self.quiet]))
 
     @property
     def rows(self) -> int:
@@ -152,7 +156,7 @@ class Trace:
         ``after``, LogDamaged if a layer that is read is damaged."""
         upto = min(upto, self.as_of)
         try:
-            slices = self._open_cover(after, upto, exact=True)
+            slices, _ = self._open_cover(after, upto, exact=True)
         except (EpochUnavailable, LogDamaged) as error:
             if "path" in error.fields:
                 raise  # that layer is damaged; it was not read before, and once it is set aside, others may do
@@ -201,18 +205,22 @@ class Trace:
             blocks.append(piece.layer.take(rows) if len(rows) else piece.layer.block(0, 0))
         return np.concatenate(indices) if indices else np.zeros(0, np.int64), self._joined(blocks)
 
-    def _open_cover(self, after: int, upto: int, *, exact: bool) -> list[Slice]:
+    def _open_cover(self, after: int, upto: int, *, exact: bool) -> tuple[list[Slice], list[LayerName]]:
+        """The pieces of a cover of the epochs after < e ≤ upto, and the layers of the cover that have no rows, as their
+        names say."""
         if upto <= after:
-            return []
+            return [], []
         seen: list[set[str]] = []
 
-        def look() -> list[Slice]:
+        def look() -> tuple[list[Slice], list[LayerName]]:
             listing = set(list_files(self.directory))
             seen.append(listing)
             retain(self.directory, listing)
             names = [name for name in map(LayerName.parse, listing) if name is not None]
             pieces = cover(names, self.low, self.high, upto, self.chain, after=after, exact=exact)
-            return [open_slice(self.directory, piece, self.layout) for piece in pieces]
+            quiet = {piece.name for piece in pieces if is_quiet(piece.name, self.layout)}
+            opened = [open_slice(self.directory, piece, self.layout) for piece in pieces if piece.name not in quiet]
+            return opened, sorted(quiet)
 
         def may_change(error: Exception) -> bool:
             if isinstance(error, FileNotFoundError):

@@ -13,8 +13,11 @@ from pathlib import Path
 
 from holdfast.errors import LogDamaged
 from holdfast.trace.cover import Chain, garbage, pinned
+from holdfast.trace.empty_layer import is_empty
 from holdfast.trace.layer import list_layers, open_layer, retain
 from holdfast.trace.merge import merge, plan_merge
+from holdfast.trace.name import LayerName
+from holdfast.trace.quiet_layers import ends_quietly, join_quiet_layers
 from holdfast.trace.rows import Layout
 
 _ATTEMPTS = 5
@@ -34,10 +37,19 @@ def keep_in_shape(
 
     ``pins`` are ranges (live, end) of epochs that must stay readable for a reader that knows no epoch after ``end``."""
     merged, lost = 0, 0
+    ends = {end for _, end in pins}
+    for name in join_quiet_layers(directory, layout, list_layers(directory), low, high, chain, ends):
+        # `garbage`, below, would find the same; but it compares each layer with all others.
+        (directory / name.text()).unlink(missing_ok=True)
+        merged = 1
     while True:
         try:
             mine = [name for name in list_layers(directory) if name.low < high and low < name.high]
-            chosen = plan_merge([(name, open_layer(directory / name.text()).rows) for name in mine], low, high, chain)
+            if ends:
+                # Merged with others, they would have to be kept as well, for readers that know less of the history.
+                later = ends_quietly(mine, layout, min(ends))
+                mine = [name for name in mine if name not in later]
+            chosen = plan_merge([(name, _rows(directory, name, layout)) for name in mine], low, high, chain)
             if chosen is None:
                 break
             merge(directory, layout, chosen, low, high, since, chain)
@@ -56,3 +68,7 @@ def keep_in_shape(
     # A trace that epochs only write to is never opened again, so removed layers are closed here.
     retain(directory, {name.text() for name in names} - removed)
     return merged
+
+
+def _rows(directory: Path, name: LayerName, layout: Layout) -> int:
+    return 0 if is_empty(name, layout) else open_layer(directory / name.text()).rows
