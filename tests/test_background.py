@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.runtime import background
 from holdfast.runtime.background import Background
-from holdfast.runtime.merging import Merging
+from holdfast.runtime.merging import MergeRequest, Merging
+from holdfast.runtime.runner import Beside
 from holdfast.trace.cover import Chain
+from holdfast.trace.rows import Layout
 from logged import heard
 
 _PAUSE = 0.3
@@ -123,3 +126,30 @@ def test_merging_that_goes_on_failing_is_logged_once_until_it_succeeds() -> None
     assert said(OSError("no space left")) == [], "it goes on failing"
     assert said([]) == [] and merging.failure is None
     assert said(OSError("no space left")) == expected, "it fails again"
+
+
+def test_the_merge_of_a_log_does_not_keep_the_state_that_epochs_read_waiting() -> None:
+    let_go, merged = threading.Event(), threading.Event()
+
+    class Tasks(_Runner):
+        partitions = 1
+
+        def tasks(self, what: str, function: object, items: Any, slots: Beside, low: object) -> list[int]:
+            if slots is Beside.MERGING_LOGS:
+                assert let_go.wait(30.0)
+            elif items:
+                merged.set()
+            return [1] * len(items)
+
+    runner: Any = Tasks()
+    merging = Merging(runner, lambda: (Chain(-1, ()), -1))
+    log, state = (MergeRequest(Path(name), Layout(1, 1), -1, log=name == "log") for name in ("log", "state"))
+    try:
+        merging.request([log])
+        merging.request([log, state])
+        assert merged.wait(30.0)
+        assert merging.busy, "the log is still being merged"
+    finally:
+        let_go.set()
+        merging.close()
+    assert merging.merges >= 2

@@ -1023,6 +1023,7 @@ class Engine:
                         layout,
                         copies.since(trace, now),
                         copies.floor(trace, self.history, now),
+                        trace in self._compiled.only_written,
                     )
                     for trace, layout in self._compiled.layouts.items()
                     if trace in many

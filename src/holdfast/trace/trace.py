@@ -8,16 +8,17 @@ nothing else of the state. Searches match by hash: callers must compare the keys
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.foundation.retries import retrying
 from holdfast.trace import ordered, physical, search
-from holdfast.trace.cover import Chain, cover
+from holdfast.trace.cover import Chain, Piece, cover
 from holdfast.trace.layer import list_files, retain
 from holdfast.trace.name import LayerName
 from holdfast.trace.physical import Ints, Words
@@ -26,6 +27,8 @@ from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.search import Slice, open_slice
 
 _ATTEMPTS = 20
+
+T = TypeVar("T")
 
 
 class Trace:
@@ -47,6 +50,13 @@ class Trace:
         trace = Trace(Path(directory), layout, low, high, as_of, chain)
         trace.slices = trace._open_cover(-1, as_of, exact=False)
         return trace
+
+    @staticmethod
+    def names(directory: Path, layout: Layout, low: int, high: int, as_of: int, chain: Chain) -> list[LayerName]:
+        """The layers that `open` would open. Only names are read, so the cost does not depend on how large layers are.
+        Raises as `open` does if a layer is missing; damaged bytes are not noticed."""
+        trace = Trace(Path(directory), layout, low, high, as_of, chain)
+        return list(dict.fromkeys(trace._covered(-1, as_of, lambda piece: piece.name)))
 
     def extended(self, as_of: int, chain: Chain) -> Trace | None:
         """The same trace as of a later epoch of the same history: its pieces, then the pieces of the epochs since.
@@ -202,17 +212,22 @@ class Trace:
         return np.concatenate(indices) if indices else np.zeros(0, np.int64), self._joined(blocks)
 
     def _open_cover(self, after: int, upto: int, *, exact: bool) -> list[Slice]:
+        return self._covered(after, upto, lambda piece: open_slice(self.directory, piece, self.layout), exact=exact)
+
+    def _covered(self, after: int, upto: int, use: Callable[[Piece], T], *, exact: bool = False) -> list[T]:
+        """``use`` of each piece of a cover. If a file vanishes meanwhile, a later listing is covered."""
         if upto <= after:
             return []
         seen: list[set[str]] = []
 
-        def look() -> list[Slice]:
+        def look() -> list[T]:
             listing = set(list_files(self.directory))
             seen.append(listing)
             retain(self.directory, listing)
             names = [name for name in map(LayerName.parse, listing) if name is not None]
-            pieces = cover(names, self.low, self.high, upto, self.chain, after=after, exact=exact)
-            return [open_slice(self.directory, piece, self.layout) for piece in pieces]
+            return [
+                use(piece) for piece in cover(names, self.low, self.high, upto, self.chain, after=after, exact=exact)
+            ]
 
         def may_change(error: Exception) -> bool:
             if isinstance(error, FileNotFoundError):
