@@ -48,6 +48,23 @@ def by_kind() -> dict[str, int]:
     return found
 
 
+def open_files() -> int:
+    """The open files of this process and its children."""
+    return sum(len(_listed(process, "fd")) for process in [os.getpid(), *_descendants(os.getpid())])
+
+
+def threads() -> int:
+    """The threads of this process and its children."""
+    return sum(len(_listed(process, "task")) for process in [os.getpid(), *_descendants(os.getpid())])
+
+
+def _listed(process: int, what: str) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{process}/{what}")
+    except OSError:
+        return []
+
+
 def workers() -> set[int]:
     """The processes that this process and its children have started, but for the JVM."""
     return {process for process in _descendants(os.getpid()) if not _is_java(process)}

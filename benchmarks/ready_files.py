@@ -30,6 +30,7 @@ class ReadyFiles:
         self._made = [self._file(rows) for _ in range(_KINDS)]
         self._count = 0
         self._prepared: Path | None = None
+        self._placed: Path | None = None
         self._taken: deque[tuple[int, Path]] = deque()
 
     def _file(self, rows: int) -> bytes:
@@ -59,13 +60,13 @@ class ReadyFiles:
         if self._prepared is None:
             self.prepare()
         assert self._prepared is not None
-        self._prepared = self._prepared.rename(self.directory / self._prepared.name[1:])
+        self._placed = self._prepared.rename(self.directory / self._prepared.name[1:])
+        self._prepared = None
 
     def taken(self, epoch: int) -> None:
         """Note that an epoch took the file that was put in place last."""
-        assert self._prepared is not None
-        self._taken.append((epoch, self._prepared))
-        self._prepared = None
+        assert self._placed is not None
+        self._taken.append((epoch, self._placed))
 
     def forget_all(self) -> None:
         """Remove all files that epochs took."""
