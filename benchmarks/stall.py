@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,9 @@ ALLOWED = 0.5
 
 SLOW = 0.25
 """Seconds above which an epoch is looked at."""
+
+ROOM = 5_000_000_000
+"""Bytes that the disk must have."""
 
 SHARE = 0.8
 """The part of the flow's rate at which files are due."""
@@ -82,7 +86,7 @@ class Subject:
     def __init__(self, spark: Any, home: Path, keys: int, rows: int) -> None:
         self.side = Ours(spark, home)
         self.files = ReadyFiles(self.side.input, keys, rows)
-        self._pauses = home / "pauses"
+        self._home, self._pauses = home, home / "pauses"
         self._collected, self._collecting = 0.0, 0.0
         self._workers: set[int] = set()
         gc.callbacks.append(self._collects)
@@ -130,6 +134,20 @@ class Subject:
         engine = self.side.flow._engine
         assert engine is not None
         return engine.safe
+
+    def check_room(self) -> None:
+        """End the run where the log grows faster than merging folds it, before the disk is full."""
+        if shutil.disk_usage(self._home).free < ROOM:
+            raise SystemExit(f"the log has {self.kept() / 1e9:.1f} GB, and the disk is almost full")
+
+    def kept(self) -> int:
+        """The bytes of the log: its working directory and its location."""
+        found = 0
+        for where, _, names in os.walk(self._home / "log"):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    found += os.stat(os.path.join(where, name)).st_size
+        return found
 
     def started_workers(self) -> int:
         """How many Python workers were started since this was asked last."""
@@ -180,6 +198,7 @@ def run(subject: Subject, seconds: float, every: float, say: Console) -> Run:
             say.print("slow:", as_text(slow), highlight=False, soft_wrap=True)
         if len(found.seconds) % 50 == 0:
             subject.files.forget(subject.safe())
+            subject.check_room()
         due = due + every if every else time.perf_counter()
     return found
 
@@ -256,9 +275,9 @@ def measured(arguments: argparse.Namespace, home: Path, say: Console) -> dict[st
     fastest = run(subject, arguments.rate_seconds, 0.0, say)
     rate = len(fastest.seconds) / arguments.rate_seconds
     say.print(f"{rate:.1f} epochs a second back to back; load of the machine {os.getloadavg()[0]:.1f}", highlight=False)
-    early, before = by_kind(), subject.look()
+    early, before = {**by_kind(), "log": subject.kept()}, subject.look()
     found = run(subject, 60 * arguments.minutes, 1 / (SHARE * rate), say)
-    late, after = by_kind(), subject.look()
+    late, after = {**by_kind(), "log": subject.kept()}, subject.look()
     subject.close()
     spark.stop()
     return {
@@ -269,8 +288,8 @@ def measured(arguments: argparse.Namespace, home: Path, say: Console) -> dict[st
         "safe point behind, epochs": {"mean": sum(found.lags) / len(found.lags), "most": max(found.lags)},
         "merges": after.merges - before.merges,
         "bytes copied": after.shipped - before.shipped,
-        "memory at the start": early,
-        "memory at the end": late,
+        "bytes at the start": early,
+        "bytes at the end": late,
         "threads": threading.active_count(),
         "slow": found.slow,
     }
@@ -298,8 +317,8 @@ def report(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
         f"was {behind['mean']:.0f} epochs behind, and {behind['most']} at most"
     )
     for moment in ("start", "end"):
-        memory = {name: f"{bytes / 1e6:,.0f} MB" for name, bytes in result[f"memory at the {moment}"].items()}
-        console.print(f"memory at the {moment}: {as_text(memory)}", highlight=False)
+        memory = {name: f"{bytes / 1e6:,.0f} MB" for name, bytes in result[f"bytes at the {moment}"].items()}
+        console.print(f"at the {moment}: {as_text(memory)}", highlight=False)
     for slow in result["slow"]:
         console.print("slow:", as_text(slow), highlight=False, soft_wrap=True)
     console.print(
