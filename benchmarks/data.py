@@ -27,14 +27,18 @@ def parse(parser: argparse.ArgumentParser, **quick: Any) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def session(event_log: Path | None = None) -> SparkSession:
-    """One local session for everything that is compared."""
+def session(event_log: Path | None = None, pauses: Path | None = None) -> SparkSession:
+    """One local session for everything that is compared. ``pauses``: a file to which the JVM writes when it stood
+    still, and why."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = local_builder(os.cpu_count() or 1).appName("holdfast-benchmark")
     if event_log is not None:
         event_log.mkdir(parents=True, exist_ok=True)
         builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", event_log.as_uri())
         builder = builder.config("spark.eventLog.compress", "false").config("spark.eventLog.rolling.enabled", "false")
+    if pauses is not None:
+        options = f"-Xlog:gc,safepoint:file={pauses}:timemillis:filecount=1,filesize=0"
+        builder = builder.config("spark.driver.extraJavaOptions", options)
     return builder.getOrCreate()
 
 

@@ -1,4 +1,4 @@
-"""How much memory a process and its children use: the peak, sampled."""
+"""How much memory a process and its children use: the peak, sampled; and now, by kind of process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ class Peak:
     """Within ``with``, samples the memory of this process's children (the JVM, and the Python workers that it starts).
 
     It is the proportional set size: pages that several processes have mapped, such as layers, count once. ``self`` is
-    not counted: a benchmark holds its input.
+    not counted, unless ``whole`` is said: a benchmark holds its input.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, whole: bool = False) -> None:
         self.bytes = 0
+        self._whole = whole
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
 
@@ -33,9 +34,48 @@ class Peak:
 
     def _sample(self) -> None:
         while True:
-            self.bytes = max(self.bytes, sum(map(_memory, _descendants(os.getpid()))))
+            processes = [*_descendants(os.getpid()), *([os.getpid()] if self._whole else [])]
+            self.bytes = max(self.bytes, sum(map(_memory, processes)))
             if self._done.wait(_EVERY):
                 return
+
+
+def by_kind() -> dict[str, int]:
+    """Bytes that this process (the driver), the JVM and the Python workers use now, as `Peak` counts them."""
+    found = {"driver": _memory(os.getpid()), "JVM": 0, "workers": 0}
+    for process in _descendants(os.getpid()):
+        found["JVM" if _is_java(process) else "workers"] += _memory(process)
+    return found
+
+
+def open_files() -> int:
+    """The open files of this process and its children."""
+    return sum(len(_listed(process, "fd")) for process in [os.getpid(), *_descendants(os.getpid())])
+
+
+def threads() -> int:
+    """The threads of this process and its children."""
+    return sum(len(_listed(process, "task")) for process in [os.getpid(), *_descendants(os.getpid())])
+
+
+def _listed(process: int, what: str) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{process}/{what}")
+    except OSError:
+        return []
+
+
+def workers() -> set[int]:
+    """The processes that this process and its children have started, but for the JVM."""
+    return {process for process in _descendants(os.getpid()) if not _is_java(process)}
+
+
+def _is_java(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/comm") as file:
+            return file.read().strip() == "java"
+    except OSError:
+        return False
 
 
 def _descendants(root: int) -> list[int]:

@@ -36,7 +36,9 @@ from holdfast.connectors.source import Offer, Part
 from holdfast.plan.schema import parse_schema
 from holdfast.testing import assert_same_rows
 
-ALLOWED = 0.15
+MEAN, MOST = 0.03, 0.1
+"""The goal: the time of a refresh by that of Spark, as the geometric mean of the queries, and of any query."""
+
 WARM_UP = 3
 """Refreshes at the beginning that do not count."""
 
@@ -204,10 +206,11 @@ def recompute(spark: Any, paths: Mapping[str, Path], sql: str) -> tuple[float, p
 
 def report(arguments: argparse.Namespace, results: Sequence[Result]) -> int:
     mean = statistics.geometric_mean(result.ratio for result in results)
-    met = mean <= ALLOWED
+    slow = [result.query for result in results if result.ratio > MOST]
+    met = mean <= MEAN and not slow
     if arguments.json:
         rows = [{**vars(result), "ratio": result.ratio} for result in results]
-        print(json.dumps({"scale": arguments.scale, "queries": rows, "geometric_mean": mean, "met": met}))
+        print(json.dumps({"scale": arguments.scale, "queries": rows, "geometric_mean": mean, "slow": slow, "met": met}))
         return 0 if met else 1
     table = Table(title=f"TPC-H at scale {arguments.scale:g}: a refresh of 0.1 %, and Spark computing the query anew")
     for heading in ("query", "stages", "fill", "refresh\nmedian", "Spark", "ratio", "memory\npeak"):
@@ -219,12 +222,15 @@ def report(arguments: argparse.Namespace, results: Sequence[Result]) -> int:
             f"{one.fill:.1f} s",
             f"{one.refresh * 1000:,.0f} ms",
             f"{one.spark * 1000:,.0f} ms",
-            f"{one.ratio:.2f}",
+            f"{one.ratio:.3f}",
             f"{one.memory / 2**30:.1f} GiB",
         )
     console = Console()
     console.print(table)
-    console.print(f"geometric mean of the ratios: {mean:.3f} (at most {ALLOWED}): {'met' if met else 'NOT MET'}")
+    console.print(
+        f"geometric mean of the ratios: {mean:.3f} (at most {MEAN}); above {MOST}: {', '.join(slow) or 'none'}: "
+        f"{'met' if met else 'NOT MET'}"
+    )
     return 0 if met else 1
 
 

@@ -15,6 +15,7 @@ import pytest
 from holdfast.runtime import background
 from holdfast.runtime.background import Background
 from holdfast.runtime.merging import MergeRequest, Merging
+from holdfast.runtime.runner import Beside
 from holdfast.trace.cover import Chain, cover
 from holdfast.trace.layer import list_layers, write_layer
 from holdfast.trace.name import ALL
@@ -160,3 +161,30 @@ def test_merging_keeps_the_layers_that_a_round_of_copying_reads(tmp_path: Path) 
     merging.request([MergeRequest(tmp_path, layout, 5)])
     merging.upkeep()
     assert len(list_layers(tmp_path)) == 1
+
+
+def test_the_merge_of_a_log_does_not_keep_the_state_that_epochs_read_waiting() -> None:
+    let_go, merged = threading.Event(), threading.Event()
+
+    class Tasks(_Runner):
+        partitions = 1
+
+        def tasks(self, what: str, function: object, items: Any, slots: Beside, low: object) -> list[int]:
+            if slots is Beside.MERGING_LOGS:
+                assert let_go.wait(30.0)
+            elif items:
+                merged.set()
+            return [1] * len(items)
+
+    runner: Any = Tasks()
+    merging = Merging(runner, lambda: (Chain(-1, ()), -1))
+    log, state = (MergeRequest(Path(name), Layout(1, 1), -1, log=name == "log") for name in ("log", "state"))
+    try:
+        merging.request([log])
+        merging.request([log, state])
+        assert merged.wait(30.0)
+        assert merging.busy, "the log is still being merged"
+    finally:
+        let_go.set()
+        merging.close()
+    assert merging.merges >= 2

@@ -20,8 +20,8 @@ def _settled(flow: hf.Flow) -> None:
     """Wait until merging has caught up."""
     engine = flow._engine
     assert engine is not None
-    background, deadline = engine._maintenance._background, time.monotonic() + 30
-    while (background.busy or background._wanted.is_set()) and time.monotonic() < deadline:
+    lanes, deadline = [lane.background for lane in engine._maintenance._lanes], time.monotonic() + 30
+    while any(lane.busy or lane._wanted.is_set() for lane in lanes) and time.monotonic() < deadline:
         time.sleep(0.02)
 
 

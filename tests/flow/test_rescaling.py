@@ -121,8 +121,8 @@ def _rescale_and_compare(flow: hf.Flow, partitions: int, log: Path) -> None:
 
 def _merges(flow: hf.Flow) -> bool:
     """Whether a merge that was asked for is at work, or about to be."""
-    background = engine(flow)._maintenance._background
-    return background.busy or background._wanted.is_set()
+    lanes = [lane.background for lane in engine(flow)._maintenance._lanes]
+    return any(lane.busy or lane._wanted.is_set() for lane in lanes)
 
 
 def test_nothing_at_all_changes_in_the_directory_of_a_flow_that_is_rescaled_at_rest(

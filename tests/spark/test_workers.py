@@ -32,3 +32,10 @@ def test_a_worker_collects_garbage_over_its_own_objects_alone(
     [(walked, frozen, threads_of_the_daemon)] = spark.sparkContext.parallelize([1], 1).mapPartitions(look).collect()
     assert walked < 20_000 < frozen
     assert threads_of_the_daemon == 1
+
+
+def test_the_jvm_does_not_stand_still_when_spark_asks_it_to_collect_garbage(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    given = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    assert "-XX:+ExplicitGCInvokesConcurrent" in list(given)

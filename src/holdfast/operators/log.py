@@ -36,6 +36,10 @@ class LogSpec(KeyedOperator):
     keeps_collection = True
 
     @property
+    def reads_traces(self) -> bool:
+        return self.check
+
+    @property
     def arrangement(self) -> Arrangement:
         return Arrangement.by(self.key, len(self.types))
 

@@ -111,6 +111,12 @@ class KeyedOperator(ABC):
     """Whether its trace has the rows of a view or a source. Readers may read them as far back as the flow's
     retention."""
 
+    @property
+    def reads_traces(self) -> bool:
+        """Whether a step reads what the operator's traces hold. If not, its traces are not opened: ``step`` gets
+        none."""
+        return True
+
     one_key: ClassVar[bool] = False
     """Whether all rows that arrive have one key, so that one partition has them all. The hashes in its traces do not
     matter then."""

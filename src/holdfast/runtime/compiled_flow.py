@@ -56,6 +56,14 @@ class CompiledFlow:
         self.traces: dict[str, list[str]] = {}
         """Operator → its traces."""
 
+        self.only_written = frozenset(
+            f"{operator.id}.{suffix}"
+            for operator in self.program.operators
+            if not operator.spec.reads_traces
+            for suffix in operator.spec.layouts()
+        )
+        """The traces that epochs write and do not read."""
+
         for operator in self.program.operators:
             for trace, layout in operator.traces:
                 self.layouts[trace] = layout

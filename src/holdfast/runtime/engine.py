@@ -1040,6 +1040,7 @@ class Engine:
                         layout,
                         copies.since(trace, now),
                         copies.floor(trace, self.history, now),
+                        trace in self._compiled.only_written,
                     )
                     for trace in sorted(many)
                     for layout in [self._compiled.layouts[trace]]

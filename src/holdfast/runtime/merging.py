@@ -1,7 +1,7 @@
 """Maintenance: merging local layers in the background, in tasks of low weight.
 
-While a pass runs, all further requests wait for one pass after it. Under load maintenance falls behind: traces have
-more layers, but epochs do not wait.
+While a pass runs, all further requests of its lane wait for one pass after it. Under load maintenance falls behind:
+traces have more layers, but epochs do not wait.
 """
 
 from __future__ import annotations
@@ -59,9 +59,13 @@ class MergeRequest:
     floor: int = -1
     """Pins of readers on epochs before this one do not count any more."""
 
+    log: bool = False
+    """Whether epochs only write the trace, and do not read it."""
+
 
 class Merging:
-    """Runs upkeep in the background."""
+    """Runs upkeep in the background, in two lanes. The traces that epochs read do not wait for logs, which epochs only
+    write: a log keeps every change as far back as the flow's retention, so its merges take minutes."""
 
     tolerated = 8
     """Traces with fewer layers are not merged: merging eight layers at once moves a row less often than merging two."""
@@ -71,14 +75,71 @@ class Merging:
     ) -> None:
         """``state`` gives the chain of digests, and the epoch from which on every epoch must stay readable. ``copying``
         gives the epochs that rounds of copying read now."""
+        self._read = _Lane(runner, state, copying, Beside.MERGING, "holdfast-maintenance")
+        self._logs = _Lane(runner, state, copying, Beside.MERGING_LOGS, "holdfast-maintenance-logs")
+        self._lanes = (self._read, self._logs)
+        self.damaged: list[LogDamaged] = self._read.damaged
+        """Layers that a pass found damaged, for the engine to repair."""
+
+        self._logs.damaged = self.damaged
+
+    @property
+    def busy(self) -> bool:
+        return any(lane.background.busy for lane in self._lanes)
+
+    @property
+    def failure(self) -> str | None:
+        """Why the last pass of a lane failed; None if both succeeded."""
+        return self._read.failure or self._logs.failure
+
+    @property
+    def merges(self) -> int:
+        return sum(lane.merges for lane in self._lanes)
+
+    def request(self, wanted: Sequence[MergeRequest]) -> None:
+        """Ask for these traces to be merged, soon. A request replaces one for the same trace that no pass has taken
+        yet."""
+        for lane, log in ((self._read, False), (self._logs, True)):
+            if (mine := [one for one in wanted if one.log == log]) or not log:
+                lane.request(mine)
+
+    def upkeep(self) -> None:
+        """Make one pass in this thread, if one was requested; for a runner without threads."""
+        for lane in self._lanes:
+            lane.background.now()
+
+    def close(self) -> None:
+        for lane in self._lanes:
+            lane.background.stop()
+        for lane in self._lanes:
+            lane.background.close()
+
+    def resume(self) -> None:
+        """Start merging again after `close`."""
+        for lane in self._lanes:
+            lane.background.resume()
+
+
+class _Lane:
+    """Passes over the traces that were requested since the last one, one pass at a time."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        state: Callable[[], tuple[Chain, int]],
+        copying: Callable[[], Sequence[Pin]],
+        slots: Beside,
+        name: str,
+    ) -> None:
         self._runner = runner
         self._state = state
         self._copying = copying
+        self._slots = slots
         self._wanted: dict[Path, MergeRequest] = {}
         """Directory → the request for it that no pass has taken yet."""
 
         self._asking = threading.Lock()
-        self._background = Background(runner, "holdfast-maintenance", self._run, 0.0)
+        self.background = Background(runner, name, self._run, 0.0)
         self.failure: str | None = None
         """Why the last pass failed; None if it succeeded."""
 
@@ -86,24 +147,12 @@ class Merging:
         """The failure that was logged last; None again once a pass succeeds."""
 
         self.damaged: list[LogDamaged] = []
-        """Layers that a pass found damaged, for the engine to repair."""
-
         self.merges = 0
 
-    @property
-    def busy(self) -> bool:
-        return self._background.busy
-
     def request(self, wanted: Sequence[MergeRequest]) -> None:
-        """Ask for these traces to be merged, soon. A request replaces one for the same trace that no pass has taken
-        yet."""
         with self._asking:
             self._wanted.update((each.directory, each) for each in wanted)
-        self._background.request()
-
-    def upkeep(self) -> None:
-        """Make one pass in this thread, if one was requested; for a runner without threads."""
-        self._background.now()
+        self.background.request()
 
     def _run(self) -> None:
         with self._asking:
@@ -120,7 +169,7 @@ class Merging:
             for low, high in ranges
         ]
         try:
-            results = self._runner.tasks("merging layers", keep_all, items, Beside.MERGING, _low)
+            results = self._runner.tasks("merging layers", keep_all, items, self._slots, _low)
         except Exception as error:
             # No data is lost: epochs go on with more layers, and the next request tries again.
             self._failed(error)
@@ -142,13 +191,6 @@ class Merging:
             return  # the same failure again is logged only once
         self._said = self.failure
         _LOG.warning("maintenance failed, and will be tried again: %s", self.failure, extra={"error": self.failure})
-
-    def close(self) -> None:
-        self._background.close()
-
-    def resume(self) -> None:
-        """Start merging again after `close`."""
-        self._background.resume()
 
 
 def _low(item: Upkeep) -> int:

@@ -59,6 +59,7 @@ class Beside(Enum):
     """Kinds of work that goes on beside epochs, and must not take the task slots that epochs need."""
 
     MERGING = "merging"
+    MERGING_LOGS = "merging logs"
     COPYING = "copying"
     LAGGING = "copying to slow places"
 

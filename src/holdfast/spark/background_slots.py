@@ -26,10 +26,10 @@ def _slots(work: Beside, cores: int) -> int:
 
 def spare(cores: int) -> int:
     """Return the slots that a local session has beside those for epochs: one for each task that can run at once."""
-    return _slots(Beside.MERGING, cores) + _COPIES * _slots(Beside.COPYING, cores)
+    return sum(at_once * _slots(work, cores) for work, at_once in _AT_ONCE.items())
 
 
-_AT_ONCE = {Beside.MERGING: 1, Beside.COPYING: _COPIES}
+_AT_ONCE = {Beside.MERGING: 1, Beside.MERGING_LOGS: 1, Beside.COPYING: _COPIES}
 _GATES: dict[tuple[str, Beside], threading.Semaphore] = {}
 _MAKING = threading.Lock()
 

@@ -39,6 +39,8 @@ SETTINGS = {
     "spark.shuffle.spill.compress": "false",
     # Each epoch leaves an exchange's files behind; they are removed when the JVM collects garbage.
     "spark.cleaner.periodicGC.interval": "2min",
+    # Otherwise the JVM stands still for that, and uses all cores meanwhile.
+    "spark.driver.defaultJavaOptions": "-XX:+ExplicitGCInvokesConcurrent",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -74,7 +76,15 @@ _NOTEBOOK_SETTINGS = {
     "spark.sql.repl.eagerEval.enabled": "true",
 }
 
-_LOCAL_ONLY = frozenset(["spark.driver.memory", "spark.ui.enabled", "spark.ui.showConsoleProgress", "spark.log.level"])
+_LOCAL_ONLY = frozenset(
+    [
+        "spark.driver.memory",
+        "spark.driver.defaultJavaOptions",
+        "spark.ui.enabled",
+        "spark.ui.showConsoleProgress",
+        "spark.log.level",
+    ]
+)
 """The settings among `SETTINGS` that are left to the user on a cluster."""
 
 

@@ -336,8 +336,14 @@ def run_operator(
     ]
     traces = {}
     for suffix, layout in operator.spec.layouts().items():
-        traces[suffix] = opened(operator, suffix, layout, low, high, epoch)
-        report.layers[f"{operator.id}.{suffix}"] = len(traces[suffix].layers)
+        if operator.spec.reads_traces:
+            traces[suffix] = opened(operator, suffix, layout, low, high, epoch)
+            report.layers[f"{operator.id}.{suffix}"] = len(traces[suffix].layers)
+        else:
+            # Opening a layer reads all its bytes, and the layers of a log are the largest of a flow.
+            directory = trace_directory(epoch, operator.id, suffix)
+            names = Trace.names(directory, layout, low, high, _before(epoch), epoch.chain)
+            report.layers[f"{operator.id}.{suffix}"] = len(names)
     since = report.spend("open", since)
     writes = epoch.writes(operator.id, partition)
     filling = initial and (epoch.first < epoch.number or operator.id in epoch.asking)
@@ -395,8 +401,12 @@ def context_of(operator: Compiled, epoch: EpochSpec, low: int, high: int) -> Con
 
 def opened(operator: Compiled, suffix: str, layout: Layout, low: int, high: int, epoch: EpochSpec) -> Trace:
     """Open a trace of an operator as of the epoch before."""
-    as_of = -1 if epoch.first == 0 else epoch.first - 1
-    return Trace.open(trace_directory(epoch, operator.id, suffix), layout, low, high, as_of, epoch.chain)
+    return Trace.open(trace_directory(epoch, operator.id, suffix), layout, low, high, _before(epoch), epoch.chain)
+
+
+def _before(epoch: EpochSpec) -> int:
+    """The epoch as of which an epoch reads its traces."""
+    return -1 if epoch.first == 0 else epoch.first - 1
 
 
 def _undone(operator: Compiled, partition: int, epoch: EpochSpec, report: TaskReport) -> pa.Table:

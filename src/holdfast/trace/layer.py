@@ -43,7 +43,10 @@ from holdfast.trace.physical import Ints, Words
 from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, is_constant
 
 FORMAT = "1"
+
 _CACHED = 4096
+"""Layers that a process keeps open, a few kilobytes each. An epoch opens the layers of its traces in the same order as
+the last one, so with one more than this it would open, and check, every one of them again."""
 _NO_EPOCH = 0
 """The epoch in the metadata of a layer without rows, whatever its epochs: its bytes are then those of all others."""
 

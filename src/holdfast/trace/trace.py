@@ -8,16 +8,17 @@ nothing else of the state. Searches match by hash: callers must compare the keys
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.foundation.retries import retrying
 from holdfast.trace import ordered, physical, search
-from holdfast.trace.cover import Chain, cover
+from holdfast.trace.cover import Chain, Piece, cover
 from holdfast.trace.empty_layer import is_quiet
 from holdfast.trace.layer import list_files, retain
 from holdfast.trace.name import LayerName
@@ -27,6 +28,8 @@ from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.search import Slice, open_slice
 
 _ATTEMPTS = 20
+
+T = TypeVar("T")
 
 
 class Trace:
@@ -51,6 +54,13 @@ class Trace:
         trace = Trace(Path(directory), layout, low, high, as_of, chain)
         trace.slices, trace.quiet = trace._open_cover(-1, as_of, exact=False)
         return trace
+
+    @staticmethod
+    def names(directory: Path, layout: Layout, low: int, high: int, as_of: int, chain: Chain) -> list[LayerName]:
+        """The layers that `open` would open. Only names are read, so the cost does not depend on how large layers are.
+        Raises as `open` does if a layer is missing; damaged bytes are not noticed."""
+        trace = Trace(Path(directory), layout, low, high, as_of, chain)
+        return trace._covered(-1, as_of, lambda pieces: list(dict.fromkeys(piece.name for piece in pieces)))
 
     def extended(self, as_of: int, chain: Chain) -> Trace | None:
         """The same trace as of a later epoch of the same history: its pieces, then the pieces of the epochs since.
@@ -208,19 +218,26 @@ class Trace:
     def _open_cover(self, after: int, upto: int, *, exact: bool) -> tuple[list[Slice], list[LayerName]]:
         """The pieces of a cover of the epochs after < e ≤ upto, and the layers of the cover that have no rows, as their
         names say."""
+
+        def opened(pieces: list[Piece]) -> tuple[list[Slice], list[LayerName]]:
+            quiet = {piece.name for piece in pieces if is_quiet(piece.name, self.layout)}
+            slices = [open_slice(self.directory, piece, self.layout) for piece in pieces if piece.name not in quiet]
+            return slices, sorted(quiet)
+
+        return self._covered(after, upto, opened, exact=exact)
+
+    def _covered(self, after: int, upto: int, use: Callable[[list[Piece]], T], *, exact: bool = False) -> T:
+        """``use`` of the pieces of a cover. If a file vanishes meanwhile, a later listing is covered."""
         if upto <= after:
-            return [], []
+            return use([])
         seen: list[set[str]] = []
 
-        def look() -> tuple[list[Slice], list[LayerName]]:
+        def look() -> T:
             listing = set(list_files(self.directory))
             seen.append(listing)
             retain(self.directory, listing)
             names = [name for name in map(LayerName.parse, listing) if name is not None]
-            pieces = cover(names, self.low, self.high, upto, self.chain, after=after, exact=exact)
-            quiet = {piece.name for piece in pieces if is_quiet(piece.name, self.layout)}
-            opened = [open_slice(self.directory, piece, self.layout) for piece in pieces if piece.name not in quiet]
-            return opened, sorted(quiet)
+            return use(cover(names, self.low, self.high, upto, self.chain, after=after, exact=exact))
 
         def may_change(error: Exception) -> bool:
             if isinstance(error, FileNotFoundError):
