@@ -313,7 +313,8 @@ class Expressions:
         """Convert a cast that cannot fail, for which the mode makes no difference."""
         inner = expression.children[0]
         wanted, have = self.type_of(expression), self.type_of(inner)
-        if not (have == wanted or _widens(have, wanted) or (have in _MOMENTS and wanted in _MOMENTS)):
+        certain = have == wanted or _widens(have, wanted) or _rounds(have, wanted)
+        if not (certain or (have in _MOMENTS and wanted in _MOMENTS)):
             raise NotNative(f"a cast from {have} to {wanted}")
         return cast(self._native(inner), wanted)
 
@@ -377,6 +378,13 @@ def _widens(have: str, wanted: str) -> bool:
         return precision - scale >= _DIGITS[have]
     own = digits(have)
     return own is not None and precision - scale >= own[0] - own[1] and scale >= own[1]
+
+
+def _rounds(have: str, wanted: str) -> bool:
+    """Whether a cast rounds decimals to fewer digits after the point, and has room for each result. Rounding may add a
+    digit before the point: 9.99 becomes 10.0."""
+    own, new = digits(have), digits(wanted)
+    return own is not None and new is not None and new[1] < own[1] and new[0] - new[1] > own[0] - own[1]
 
 
 _SHOWN = {
