@@ -70,12 +70,9 @@ def holds(wide: pa.DataType, kind: pa.DataType) -> bool:
 def holds_rounded(kind: pa.DataType, wide: pa.DataType) -> bool:
     """Whether the decimal type ``kind`` holds every value of the decimal type ``wide``, rounded to fewer digits after
     the point. Rounding may add a digit before the point."""
-    return (
-        pa.types.is_decimal128(kind)
-        and pa.types.is_decimal128(wide)
-        and kind.scale < wide.scale
-        and kind.precision - kind.scale > wide.precision - wide.scale
-    )
+    if not (pa.types.is_decimal128(kind) and pa.types.is_decimal128(wide)):
+        return False
+    return bool(kind.scale < wide.scale and kind.precision - kind.scale > wide.precision - wide.scale)
 
 
 def exact_type(operator: Operator, left: pa.DataType, right: pa.DataType) -> tuple[int, int]:
