@@ -8,7 +8,7 @@ from holdfast.operators.aggregate import Aggregate, Call
 from holdfast.operators.apply import Applied, Apply
 from holdfast.operators.generate import Generate
 from holdfast.operators.join import Join
-from holdfast.operators.rewrites import RULES, rewrite
+from holdfast.operators.rewrites import IN_LOOPS, RULES, rewrite
 from holdfast.operators.rewrites.drop_identity import drop_identity
 from holdfast.operators.rewrites.first_rows import first_rows
 from holdfast.operators.rewrites.fuse_linear import fuse_linear
@@ -23,7 +23,7 @@ from holdfast.operators.threshold import Threshold
 from holdfast.operators.topk import TopK
 from holdfast.plan.expression import Lambda, Literal, Operation, Variable
 from holdfast.plan.nodes import Field, Function, Linear, Named, Node, Order, Source, Union
-from holdfast.plan.walk import Kept
+from holdfast.plan.walk import Kept, reachable
 
 from ..planned import step
 
@@ -248,6 +248,8 @@ def test_threshold_leaves_all_other_joins_alone() -> None:
         assert threshold(node, NONE) == node
     node = compared("a > n", b="`b`")
     assert threshold(node, frozenset({id(node.input)})) == node
+    kinds = [type(each) for each in reachable(rewrite(node, rules=IN_LOOPS))]
+    assert Join in kinds and Threshold not in kinds
 
 
 # -- all of them ------------------------------------------------------------------------------------------------------
