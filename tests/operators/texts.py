@@ -209,6 +209,8 @@ def certain_texts() -> list[str]:
         texts += [f"t.m > 0.06 {operator} 0.01", f"t.m {operator} u.m < t.w", f"(1 {operator} t.m ) * u.m"]
     texts += ["t.i32 > 1.5", "t.i64 <= t.m", "t.m = t.w", "t.w >= t.i8", "t.i32 <=> t.m", "nvl(t.m , t.w )"]
     texts += ["CASE WHEN t.p THEN t.m * u.m ELSE 0 END", "COALESCE(t.i32 , t.m )", "t.m BETWEEN 0.06 - 0.01 AND t.i32"]
+    texts += [f"CAST(t.w AS decimal({digits}))" for digits in ("38,4", "30,0", "22,1", "21,0")]
+    texts += [f"CAST(t.m AS decimal({digits}))" for digits in ("9,0", "10,1", "38,1")]
     texts += ["t.m / 7.0", "t.m / 3", "t.i32 / 0.7", "t.m / -0.03", "(t.m * 0.000001) / 7", "100.00 * t.m / 3.000"]
     texts += ["t.d < DATE'2024-01-31' + INTERVAL '1' MONTH", "t.d >= DATE'2023-02-28' + INTERVAL '1' YEAR"]
     texts += ["t.d = DATE'2024-03-31' - INTERVAL '1' MONTH", "t.d <= DATE'2024-05-30' - INTERVAL '90' DAY"]

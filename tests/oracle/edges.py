@@ -129,6 +129,43 @@ SUBQUERIES = {
         "user FROM orders WHERE paid)"
     ),
 }
+THRESHOLDS = {
+    "above_mean": "SELECT id, amount FROM orders WHERE amount > (SELECT avg(amount) FROM orders)",
+    "up_to_mean": "SELECT id, amount FROM orders WHERE amount <= (SELECT avg(score) FROM users WHERE active)",
+    "is_most": "SELECT id, day FROM orders WHERE day = (SELECT max(since) FROM users)",
+    "is_not_most": "SELECT id, user FROM orders WHERE user <> (SELECT max(name) FROM users)",
+    "below_null": "SELECT id FROM orders WHERE units < (SELECT max(id) FROM users WHERE id > 99)",
+    "mirrored": "SELECT id, units FROM orders WHERE (SELECT min(id) FROM users) < units",
+    "between": (
+        "SELECT id FROM orders WHERE price >= (SELECT min(credit) FROM users) "
+        "AND price < (SELECT max(worth) FROM users)"
+    ),
+    "wide_sum": (
+        "SELECT user, sum(price) AS s FROM orders GROUP BY user HAVING sum(price) > (SELECT sum(worth) * 0.0001000000 "
+        "FROM users)"
+    ),
+    "rounded_sum": (
+        "SELECT user, sum(price * units) AS s FROM orders GROUP BY user HAVING sum(price * units) > (SELECT "
+        "sum(price * units) * 0.1000000000 FROM orders)"
+    ),
+    "one_row": "SELECT id FROM orders WHERE units >= (SELECT id FROM users WHERE active ORDER BY id, name LIMIT 1)",
+    "above_mean_of_user": (
+        "SELECT id, user FROM orders o WHERE amount >= (SELECT avg(p.amount) FROM orders p WHERE p.user = o.user)"
+    ),
+    "not_least_of_group": (
+        "SELECT id FROM orders o WHERE NOT price = (SELECT min(p.price) FROM orders p WHERE p.amount = o.amount)"
+    ),
+    "later_exists": (
+        "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM users u WHERE u.name = o.user AND u.since > o.day)"
+    ),
+    "grouped_above": (
+        "SELECT user, count(*) AS n FROM orders WHERE amount > (SELECT min(score) FROM users) GROUP BY user"
+    ),
+    "joined_above": (
+        "SELECT o.id, u.city FROM orders o JOIN users u ON o.user = u.name "
+        "WHERE o.amount > (SELECT avg(amount) FROM orders)"
+    ),
+}
 SHAPES = {
     "using_null": (
         "SELECT id, o.id AS a, u.id AS b FROM orders o FULL JOIN users u USING (id) WHERE o.id IS NULL OR u.id > 0"

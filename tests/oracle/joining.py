@@ -187,7 +187,7 @@ _exists("NOT EXISTS")
 @construct(
     "a scalar subquery in WHERE",
     SUBQUERIES,
-    SIDE,
+    CHANGE,
     "SELECT id, units FROM orders WHERE units >= (SELECT min(id) FROM users)",
 )
 def scalar_where(g: Maker) -> Query:
@@ -235,7 +235,7 @@ def scalar_linked_where(g: Maker) -> Query:
 
 
 @construct(
-    "a subquery in HAVING", SUBQUERIES, SIDE,
+    "a subquery in HAVING", SUBQUERIES, CHANGE,
     "SELECT user, count(*) AS n FROM orders GROUP BY user HAVING count(*) > (SELECT count(*) FROM users WHERE active)",
 )  # fmt: skip
 def having(g: Maker) -> Query:

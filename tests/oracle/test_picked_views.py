@@ -202,6 +202,7 @@ def test_picked_joins_and_subqueries_equal_the_batch_result(spark: SparkSession,
     [
         "CONSTANT",
         "EXPRESSIONS",
+        "THRESHOLDS",
         *(pytest.param(each, marks=pytest.mark.slow) for each in ("WIDENED", "SUBQUERIES", "SHAPES")),
     ],
 )

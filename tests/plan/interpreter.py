@@ -18,6 +18,7 @@ from holdfast.operators.join import Join
 from holdfast.operators.loop import Loop
 from holdfast.operators.loops.body import input_name, variable_name
 from holdfast.operators.set_operation import SetOperation
+from holdfast.operators.threshold import Threshold
 from holdfast.operators.topk import TopK
 from holdfast.operators.window import Window
 from holdfast.operators.window_functions import WindowCall
@@ -70,6 +71,13 @@ def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
             if not node.all:
                 ours, theirs = Counter(ours.keys()), Counter({row: len(ours) for row in theirs})
             return list(((ours & theirs) if node.kind == "intersect" else (ours - theirs)).elements())
+        case Threshold():
+            pairs = _join(_as_join(node), run(node.left, tables), run(node.right, tables))
+            value, bound = (
+                side.columns.index(name) for side, name in ((node.left, node.value), (node.right, node.bound))
+            )
+            width = len(node.left.columns)
+            return [row[:width] for row in pairs if _holds(node.comparison, row[value], row[width + bound])]
         case Join():
             return _join(node, run(node.left, tables), run(node.right, tables))
         case Aggregate():
@@ -168,6 +176,16 @@ def _join(node: Join, left: list[Row], right: list[Row]) -> list[Row]:
         orphans = [other for other in right if not any(match(row, other) for row in left)]
         rows += [(None,) * len(node.left.columns) + other for other in orphans]
     return rows
+
+
+def _as_join(node: Threshold) -> Join:
+    return Join(node.left, node.right, node.left_keys, node.right_keys, "inner", node.null_safe)
+
+
+def _holds(comparison: str, value: Any, bound: Any) -> bool:
+    if value is None or bound is None:
+        return False
+    return bool(value != bound if comparison == "<>" else BINARY[comparison](value, bound))
 
 
 def _ascending(value: Any) -> tuple[bool, Any]:

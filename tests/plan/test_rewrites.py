@@ -8,7 +8,7 @@ from holdfast.operators.aggregate import Aggregate, Call
 from holdfast.operators.apply import Applied, Apply
 from holdfast.operators.generate import Generate
 from holdfast.operators.join import Join
-from holdfast.operators.rewrites import RULES, rewrite
+from holdfast.operators.rewrites import IN_LOOPS, RULES, rewrite
 from holdfast.operators.rewrites.drop_identity import drop_identity
 from holdfast.operators.rewrites.first_rows import first_rows
 from holdfast.operators.rewrites.fuse_linear import fuse_linear
@@ -18,10 +18,12 @@ from holdfast.operators.rewrites.prune_columns import prune_columns
 from holdfast.operators.rewrites.push_filter import push_filter
 from holdfast.operators.rewrites.push_semi import push_semi
 from holdfast.operators.rewrites.share_constants import share_constants
+from holdfast.operators.rewrites.threshold import threshold
+from holdfast.operators.threshold import Threshold
 from holdfast.operators.topk import TopK
 from holdfast.plan.expression import Lambda, Literal, Operation, Variable
 from holdfast.plan.nodes import Field, Function, Linear, Named, Node, Order, Source, Union
-from holdfast.plan.walk import Kept
+from holdfast.plan.walk import Kept, reachable
 
 from ..planned import step
 
@@ -54,6 +56,7 @@ def test_the_rules_are_one_visible_tuple() -> None:
         prune_columns,
         drop_identity,
         first_rows,
+        threshold,
     ) == RULES
 
 
@@ -206,6 +209,47 @@ def test_drop_identity_keeps_a_renaming_a_reordering_and_a_filter() -> None:
         linear(T, a="`a`", b="`b`"),
     ):
         assert drop_identity(node, NONE) == node
+
+
+# -- threshold --------------------------------------------------------------------------------------------------------
+
+
+def compared(predicate: str, how: str = "inner", **outputs: str) -> Linear:
+    """Rows of `t` joined with the one row of an aggregate of `u`."""
+    one = Aggregate(U, (), (call("n", "count"),))
+    return linear(Join(T, one, (), (), how), predicate, **outputs)  # type: ignore[arg-type]  # a text, for the test
+
+
+def test_threshold_replaces_a_comparison_with_a_scalar() -> None:
+    one = Aggregate(U, (), (call("n", "count"),))
+    wide = linear(T, a="`a`", b="`b`", c="`c`", **{"CAST(`a` AS bigint)": "CAST(`a` AS bigint)"})
+    for predicate, sign in (("a > n", ">"), ("n > a", "<"), ("a = n", "="), ("NOT a = n", "<>"), ("n <= a", ">=")):
+        found = threshold(compared(predicate, b="`b`"), NONE)
+        assert found == linear(Threshold(wide, one, (), (), "CAST(`a` AS bigint)", sign, "n"), b="`b`"), predicate  # type: ignore[arg-type]  # signs of the test
+
+
+def test_threshold_replaces_a_comparison_with_a_value_of_each_key() -> None:
+    least = Aggregate(U, ("x",), (Call("m", "min", ("y",), "int"),))
+    found = threshold(linear(Join(least, T, ("x",), ("a",)), "m < b AND c = 'x'", a="`a`"), NONE)
+    assert found == linear(Threshold(T, least, ("a",), ("x",), "b", ">", "m"), "c = 'x'", a="`a`")
+
+
+def test_threshold_leaves_all_other_joins_alone() -> None:
+    least = Aggregate(U, ("x", "y"), (Call("m", "min", ("y",), "int"),))
+    for node in (
+        compared("a > n", b="`b`", n="`n`"),  # the scalar is read
+        compared("a > n AND b < n", b="`b`"),
+        compared("a > n OR b = 1", b="`b`"),
+        compared("a + 1 > n", b="`b`"),  # an overflow would be raised for rows that match nothing
+        compared("a > n", "left", b="`b`"),
+        linear(Join(T, U, ("a",), ("x",)), "b > y", a="`a`"),  # several rows per key
+        linear(Join(T, least, ("a",), ("x",)), "b > m", a="`a`"),
+    ):
+        assert threshold(node, NONE) == node
+    node = compared("a > n", b="`b`")
+    assert threshold(node, frozenset({id(node.input)})) == node
+    kinds = [type(each) for each in reachable(rewrite(node, rules=IN_LOOPS))]
+    assert Join in kinds and Threshold not in kinds
 
 
 # -- all of them ------------------------------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ def test_reads_as_of_any_epoch_give_what_was_written(tmp_path: Path, sub: Any, w
             assert trace.rows >= len(inside)
             check_matching(world, trace, inside, rng)
             check_pairs(world, trace, inside, rng)
+            check_ranges(world, trace, inside, rng)
 
 
 def some_hashes(world: World, rng: Random, low: int, high: int) -> np.ndarray:
@@ -99,6 +100,26 @@ def check_pairs(world: World, trace: Trace, inside: dict[Any, int], rng: Random)
         if (h, s) in wanted
     }
     assert totals(found) == expected
+
+
+def check_ranges(world: World, trace: Trace, inside: dict[Any, int], rng: Random) -> None:
+    if world.layout.sub == "none":
+        return
+    all_rows = world.block(inside, 0)
+    assert all_rows.sub is not None
+    places = list(zip(all_rows.hash.tolist(), all_rows.sub.tolist(), strict=True))
+    ends = sorted({rng.getrandbits(64) for _ in range(2)} | {sub for _, sub in rng.sample(places, len(places) // 4)})
+    wanted = [
+        (hash, *ends[at : at + 2]) for hash in some_hashes(world, rng, trace.low, trace.high).tolist()
+        for at in range(0, len(ends) - 1, 2) if rng.random() < 0.7
+    ]  # fmt: skip
+    block = trace.ranges(*(np.array([each[part] for each in wanted], np.uint64) for part in range(3)))
+    expected = {
+        row: diff
+        for (row, diff), (hash, sub) in zip(inside.items(), places, strict=True)
+        if any(hash == one and least <= sub <= most for one, least, most in wanted)
+    }
+    assert totals(block) == expected
 
 
 @given(seed=st.integers(0, 1 << 32))

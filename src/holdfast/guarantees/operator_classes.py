@@ -61,6 +61,7 @@ TABLE: dict[str, tuple[OperatorClass, str]] = {
     "join": (_C, "emits pairs when their second half comes: the pairs are the same, those that come and go may not be"),
     "outer": (_C, "emits a row without a partner until one comes, if that is in another epoch"),
     "semi": (_C, "emits a row when its first partner comes, and takes it back with the last, as often as that happens"),
+    "threshold": (_C, "emits a row when its bound passes it: a bound may pass it several times, or not at all"),
     "set": (_C, "emits a row when its count passes a bound: it may pass it several times, or not at all"),
     "window": (_C, "emits old and new values of each partition it touches, as often as it is touched"),
     "bucket": (_C, "emits rows that enter and leave the first ones of a bucket on the way"),

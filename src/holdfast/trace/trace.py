@@ -136,6 +136,24 @@ class Trace:
             found.append((piece, np.zeros(len(rows), np.int64), rows))
         return self._gathered(found)[1]
 
+    def ranges(self, hashes: Words, least: Words, most: Words) -> Block:
+        """For each of the hashes (sorted), all rows with that hash and least ≤ sub ≤ most. A hash may have several
+        ranges, which must not overlap. The run of a hash is searched, never scanned."""
+        wanted = hashes[np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))] if len(hashes) else hashes
+        found = []
+        for piece in self.slices:
+            which, left, right = search.hash_runs(piece, wanted)
+            run = np.full(len(wanted), -1, np.int64)
+            run[which] = np.arange(len(which))
+            place = run[np.searchsorted(wanted, hashes)]
+            some = np.flatnonzero(place >= 0)
+            place = place[some]
+            start = search.lower_bound(search.subs(piece), left[place], right[place], least[some])
+            stop = search.upper_bound(search.subs(piece), start, right[place], most[some])
+            rows = physical.ranges(start, stop - start)
+            found.append((piece, np.zeros(len(rows), np.int64), rows))
+        return self._gathered(found)[1]
+
     def least(self, hashes: Words, after: np.uint64) -> int | None:
         """The least sub above ``after`` among all rows of these hashes, also rows that cancel; None if there is
         none."""

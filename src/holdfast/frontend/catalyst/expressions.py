@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from holdfast.frontend.catalyst.certain_casts import WIDTHS, is_certain
 from holdfast.frontend.catalyst.clock import CLOCKS, beside_clock, clock, has_clock
 from holdfast.frontend.catalyst.literals import NotNative, digits, folded, interval_of, literal
 from holdfast.frontend.catalyst.repeatable import check_repeatable
@@ -63,9 +64,6 @@ _FUNCTIONS = {
     "DayOfMonth": "day",
 }
 _DATE_PARTS = ("Year", "Month", "DayOfMonth")
-_MOMENTS = frozenset(("date", "timestamp", "timestamp_ntz"))
-_WIDTH = {name: place for place, name in enumerate(("tinyint", "smallint", "int", "bigint", "float", "double"))}
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _LAMBDA = "LambdaFunction"
 NAMED_ARGUMENT = "NamedArgumentExpression"
 
@@ -273,7 +271,7 @@ class Expressions:
         match kind:
             case "Add" | "Subtract" | "Multiply" | "Divide" | "Remainder" if self._is_ansi(expression):
                 return self._made(_ARITHMETIC[kind], expression)
-            case "UnaryMinus" if expression.parameters.get("failOnError") and self.type_of(expression) in _WIDTH:
+            case "UnaryMinus" if expression.parameters.get("failOnError") and self.type_of(expression) in WIDTHS:
                 return self._made("negative", expression)
             case "Like" if self.statement.catalyst.hidden(expression, "escapeChar") == "\\":
                 return self._made("like", expression)
@@ -313,7 +311,7 @@ class Expressions:
         """Convert a cast that cannot fail, for which the mode makes no difference."""
         inner = expression.children[0]
         wanted, have = self.type_of(expression), self.type_of(inner)
-        if not (have == wanted or _widens(have, wanted) or (have in _MOMENTS and wanted in _MOMENTS)):
+        if not is_certain(have, wanted):
             raise NotNative(f"a cast from {have} to {wanted}")
         return cast(self._native(inner), wanted)
 
@@ -362,21 +360,6 @@ def _is_transparent(expression: CatalystExpression) -> bool:
 
 def _varies(expression: CatalystExpression) -> bool:
     return any(is_hole(part) for part in expression.walk())
-
-
-def _widens(have: str, wanted: str) -> bool:
-    """Whether a cast keeps every value exactly, or, if to double, as the nearest value."""
-    if have == "void":
-        return True
-    if have in _WIDTH and wanted in _WIDTH:
-        return _WIDTH[have] < _WIDTH[wanted] and wanted != "float"
-    if (type_digits := digits(wanted)) is None:
-        return wanted == "double" and digits(have) is not None
-    precision, scale = type_digits
-    if have in _DIGITS:
-        return precision - scale >= _DIGITS[have]
-    own = digits(have)
-    return own is not None and precision - scale >= own[0] - own[1] and scale >= own[1]
 
 
 _SHOWN = {

@@ -146,7 +146,8 @@ def _is_integer(kind: pa.DataType) -> bool:
 
 
 def _cast(tree: Operation, scope: Scope) -> Term:
-    """A cast to a type that holds all values: from an integer to a wider one, from an integer or a float to double."""
+    """A cast that cannot fail: from an integer to a wider one, from an integer or a float to double, or to a decimal
+    that holds all values, with their digits after the point or rounded."""
     term, kind = _term(tree.operands[0], scope), arrow_type(tree.type)
     if term.type == kind:
         return term
@@ -158,6 +159,8 @@ def _cast(tree: Operation, scope: Scope) -> Term:
         raise _NotNative("a constant that Spark computes")
     if wider or doubled or decimals.holds(kind, term.type):
         return Widen(kind, term)
+    if decimals.holds_rounded(kind, term.type):
+        return decimals.DecimalRound(kind, term)
     raise _NotNative(f"{term.type} as {kind}")
 
 

@@ -67,6 +67,14 @@ def holds(wide: pa.DataType, kind: pa.DataType) -> bool:
     )
 
 
+def holds_rounded(kind: pa.DataType, wide: pa.DataType) -> bool:
+    """Whether the decimal type ``kind`` holds every value of the decimal type ``wide``, rounded to fewer digits after
+    the point. Rounding may add a digit before the point."""
+    if not (pa.types.is_decimal128(kind) and pa.types.is_decimal128(wide)):
+        return False
+    return bool(kind.scale < wide.scale and kind.precision - kind.scale > wide.precision - wide.scale)
+
+
 def exact_type(operator: Operator, left: pa.DataType, right: pa.DataType) -> tuple[int, int]:
     """The precision and scale that hold every result of ``+ - *``."""
     if operator == "*":
@@ -86,6 +94,23 @@ def adjusted(precision: int, scale: int) -> pa.DataType:
     if precision <= MOST:
         return pa.decimal128(precision, scale)
     return pa.decimal128(MOST, max(MOST - (precision - scale), min(scale, _KEPT)))
+
+
+@dataclass(frozen=True)
+class DecimalRound(Term):
+    """A cast of a decimal to a type with fewer digits after the point that holds every result (`holds_rounded`)."""
+
+    operand: Term
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    def value(self, frame: Frame) -> Value:
+        inner = self.operand.value(frame)
+        exact = pc.cast(inner.data, pa.decimal256(WIDEST + 1, self.operand.type.scale))
+        rounded = pc.round(exact, ndigits=self.type.scale, round_mode="half_towards_infinity")
+        return inner._replace(data=pc.cast(rounded, self.type))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from holdfast.operators.join import Join
 from holdfast.operators.linear_step import native_step
 from holdfast.operators.loop import Loop, LoopVariable
 from holdfast.operators.loops.body import LoopLeaf, input_name, variable_name
-from holdfast.operators.rewrites import rewrite
+from holdfast.operators.rewrites import IN_LOOPS, rewrite
 from holdfast.plan.expression import SparkExpression, Tree, readable
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import KeyedNode, Linear, Named, Node, Step, Union
@@ -50,7 +50,7 @@ def loop_of(
     made = []
     for each in variables:
         start = None if each.start is None else cutting.as_input(each.start)
-        made.append(LoopVariable(cutting.cut(rewrite(each.body)), start))
+        made.append(LoopVariable(cutting.cut(rewrite(each.body, rules=IN_LOOPS)), start))
     return Loop(tuple(cutting.inputs), tuple(made), result, max_rounds, rounds, max_rows)
 
 

@@ -10,7 +10,7 @@ with its own state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from holdfast.operators.rewrites.drop_identity import drop_identity
 from holdfast.operators.rewrites.first_rows import first_rows
@@ -21,6 +21,7 @@ from holdfast.operators.rewrites.prune_columns import prune_columns
 from holdfast.operators.rewrites.push_filter import push_filter
 from holdfast.operators.rewrites.push_semi import push_semi
 from holdfast.operators.rewrites.share_constants import share_constants
+from holdfast.operators.rewrites.threshold import threshold
 from holdfast.plan.nodes import Node
 from holdfast.plan.walk import Kept, Rule, reachable
 
@@ -34,12 +35,16 @@ RULES: tuple[Rule, ...] = (
     prune_columns,
     drop_identity,
     first_rows,
+    threshold,
 )
+
+IN_LOOPS: tuple[Rule, ...] = tuple(rule for rule in RULES if rule is not threshold)
+"""The rules for the body of a loop, where an inner join costs less than another operator (`operators.loops.pairs`)."""
 
 _ROUNDS = 50
 
 
-def rewrite(node: Node, keep: Iterable[Node] | Kept = ()) -> Node:
+def rewrite(node: Node, keep: Iterable[Node] | Kept = (), rules: Sequence[Rule] = RULES) -> Node:
     """Return an equivalent, cheaper plan. ``keep``: plans whose nodes must not be changed, or the ids of these nodes as
     a frozenset."""
     if isinstance(keep, frozenset):
@@ -48,11 +53,11 @@ def rewrite(node: Node, keep: Iterable[Node] | Kept = ()) -> Node:
         kept = frozenset(id(each) for plan in keep for each in reachable(plan))
     for _ in range(_ROUNDS):
         before = node
-        for rule in RULES:
+        for rule in rules:
             node = rule(node, kept)
         if node is before:  # a rule that changes nothing returns the same object
             break
     return node
 
 
-__all__ = ["RULES", "Rule", "rewrite"]
+__all__ = ["IN_LOOPS", "RULES", "Rule", "rewrite"]
