@@ -69,6 +69,11 @@ class Job(Protocol):
         then has no effect."""
         ...
 
+    def read_ahead(self, work: Sequence[Work], partitions: int) -> None:
+        """Read what the next epoch will probably take, if that can be done beside other work; without work, drop what
+        was read. No result depends on it."""
+        ...
+
     def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
         """Run an empty epoch, with the plan that it would have if these sources had input."""
         ...

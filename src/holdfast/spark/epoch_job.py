@@ -76,6 +76,9 @@ _ITEM = "name string, part binary"
 _ONLY = "HOLDFAST_PATH"
 """Environment variable, for tests: the only path for small epochs (``resident``, ``task`` or ``stages``)."""
 
+_AHEAD = "HOLDFAST_READ_AHEAD"
+"""Environment variable, for tests and measurements: with ``0``, no input is read ahead."""
+
 _WARMING = 5.0
 """Seconds that a warm-up waits for the resident task."""
 
@@ -218,6 +221,13 @@ class EpochJob:
         told = replace(epoch, owners=(), copies=(), senders=0)
         found = self._resident.ask(self._key, lambda: cloudpickle.dumps(self._program), told, items)
         return [ENOUGH] if found is TOO_MANY else found  # type: ignore[return-value]  # TOO_MANY is the one TooMany
+
+    def read_ahead(self, work: Sequence[Work], partitions: int) -> None:
+        if self._resident is None or self._program.calls_users or os.environ.get(_AHEAD, "") == "0":
+            return
+        items = self._items(work) if work and self._may_stay and self._may_be_together else []
+        if items or not work:
+            self._resident.read_ahead(self._key, partitions, items or [])
 
     @property
     def _may_be_together(self) -> bool:
