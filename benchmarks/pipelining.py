@@ -1,10 +1,9 @@
 """A backlog of files, drained with and without reading ahead: rows per second, and the latency of an epoch.
 
-One flow keeps a count and a sum per key, and writes every change to a changelog. It drains block after block of files,
-one file per epoch; in turns the input of the next epoch is read while the epoch before it is committed, and is not. Both
-sides so have the same session, state, background work and machine. What is compared: the rows per second of blocks, and
-the seconds of epochs (`Epoch.seconds`, from its poll to its result). The goal: more rows, and a latency that is at most
-3 % higher.
+One flow keeps a count and a sum per key, and writes every change to a changelog. It drains blocks of files, one file
+per epoch. In turns the input of the next epoch is read while an epoch is committed, and is not. So both sides have the
+same session, state, background work and machine. What is compared: the rows per second of blocks, and the seconds of
+epochs (`Epoch.seconds`, from poll to result). The goal: more rows, and a latency that is at most 3 % higher.
 """
 
 from __future__ import annotations
