@@ -476,6 +476,8 @@ class Engine:
                 error.args = (f"{str(error).removesuffix('.')}. {_NOTHING_DONE}",)
             self._lead.check()  # a paused driver that lost its lease may fail anywhere: say the real reason
             raise
+        finally:
+            self._continues = False
 
     @speaking
     def _step(self) -> Epoch:
