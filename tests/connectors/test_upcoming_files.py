@@ -122,11 +122,15 @@ def test_what_is_wrong_with_a_file_is_said_by_the_poll(tmp_path: Path, caplog: p
         source.poll()
 
 
-def test_files_that_tasks_do_not_read_or_that_are_read_whole_are_not_looked_at(tmp_path: Path) -> None:
+def test_files_that_take_long_to_look_at_or_that_spark_reads_are_not_looked_at(tmp_path: Path) -> None:
     write(tmp_path, "1", 1)
     (tmp_path / "1.json").write_text('{"a": 1}\n')
     assert hf.files(tmp_path / "*.json", format="json", schema=SCHEMA).upcoming() is None
     assert hf.files(tmp_path / "*.parquet", schema=SCHEMA, identity="content").upcoming() is None
+    for number in range(2, 20):
+        write(tmp_path, str(number), number)
+    assert hf.files(tmp_path / "*.parquet", schema=SCHEMA).upcoming() is None, "many files take long, too"
+    assert hf.files(tmp_path / "*.parquet", schema=SCHEMA, max_files_per_epoch=8).upcoming() is not None
 
 
 def test_a_keyed_source_and_a_rate_look_ahead(tmp_path: Path) -> None:

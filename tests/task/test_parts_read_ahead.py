@@ -137,7 +137,10 @@ def test_an_error_is_left_to_the_epoch(task: Task, program: Program, tmp_path: P
         reports_of(answer.messages)
 
 
-def test_a_request_uses_what_the_task_was_told_to_read_ahead(task: Task, program: Program, tmp_path: Path) -> None:
+def test_a_request_uses_what_the_task_was_told_to_read_ahead(
+    monkeypatch: pytest.MonkeyPatch, task: Task, program: Program, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(resident, "_has_request", lambda connection: False)  # the next request comes at once
     for number in range(3):
         part = Orders(40 * number)
         answer = task.ask(request(program if number == 0 else None, epoch_of(tmp_path / "ahead", number), part))

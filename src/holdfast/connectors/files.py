@@ -71,6 +71,9 @@ _PACKED = re.compile(r"(?i)\b(zlib|gzip|zstd|lz4|bz2|brotli|snappy)\b|compressed
 _CHECKERS = 8
 """The number of threads that read footers and marks: they mostly wait for the disk."""
 
+_FEW = 8
+"""The number of files in an offer up to which a source looks ahead."""
+
 
 def files(
     path: FilePath | Sequence[FilePath],
@@ -344,7 +347,9 @@ class Files(Source):
         if not self._looks_ahead:
             return None
         backlog = self._found()
-        outcomes = _side_by_side(self._check, backlog[: self._limit]) if backlog else []
+        some = backlog[: self._limit]
+        # To look at many files takes long, and the epoch before waits for it.
+        outcomes = _side_by_side(self._check, some) if 0 < len(some) <= _FEW else []
         sound = [each for each in outcomes if isinstance(each, Offered) and not any(self._taken.others(each))]
         self._ahead.saw(backlog, self._limit, sound)
         # Whatever is wrong with a file, the poll says.

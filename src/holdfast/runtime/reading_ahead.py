@@ -27,10 +27,9 @@ class ReadingAhead:
     def begin(self, sources: Collection[str], patient: bool) -> None:
         """Have the next epoch's input read. ``patient``: as in `Intake.poll`."""
         with suppress(Exception):  # the next epoch meets the error, too, and reports it
-            work = self._intake.work(self._intake.upcoming(sources, patient))
-            if work:
+            if self._job.reads_ahead and (offers := self._intake.upcoming(sources, patient)):
                 self._began = True
-                self._job.read_ahead(work, self._partitions)
+                self._job.read_ahead(self._intake.work(offers), self._partitions)
 
     def drop(self) -> None:
         """Drop what was read: the flow is closed."""

@@ -69,9 +69,13 @@ class Job(Protocol):
         then has no effect."""
         ...
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether the input of the next epoch can be read now, beside other work."""
+
     def read_ahead(self, work: Sequence[Work], partitions: int) -> None:
-        """Read what the next epoch will probably take, if that can be done beside other work; without work, drop what
-        was read. No result depends on it."""
+        """Begin to read what the next epoch will probably take, and wait for nothing; without work, drop what was read.
+        No result depends on it."""
         ...
 
     def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:

@@ -222,11 +222,16 @@ class EpochJob:
         found = self._resident.ask(self._key, lambda: cloudpickle.dumps(self._program), told, items)
         return [ENOUGH] if found is TOO_MANY else found  # type: ignore[return-value]  # TOO_MANY is the one TooMany
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a resident task can read the next epoch's input now. It never calls users' functions ahead."""
+        if self._resident is None or not self._may_stay or self._program.calls_users:
+            return False
+        return os.environ.get(_AHEAD, "") != "0" and self._resident.is_alone(self._key)
+
     def read_ahead(self, work: Sequence[Work], partitions: int) -> None:
-        if self._resident is None or self._program.calls_users or os.environ.get(_AHEAD, "") == "0":
-            return
-        items = self._items(work) if work and self._may_stay and self._may_be_together else []
-        if items or not work:
+        items = self._items(work)
+        if self._resident is not None and (items or not work):
             self._resident.read_ahead(self._key, partitions, items or [])
 
     @property

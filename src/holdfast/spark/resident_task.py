@@ -99,18 +99,23 @@ class ResidentTask:
         self.ready = 0
         """The number of parts, so far, that had been read ahead when their epoch came."""
 
+    def is_alone(self, key: str) -> bool:
+        """Whether a task is there, knows the program, and was asked for no other program lately."""
+        alone = self._asked_by == key and time.monotonic() - self._alone_since >= _ALONE
+        return alone and key in self._sent and self._connection is not None
+
     def read_ahead(self, key: str, partitions: int, items: Sequence[tuple[str, bytes]]) -> None:
         """Tell the task parts that the next epoch will probably read (`task/parts_read_ahead.py`). It waits for
-        nothing and never fails. Nothing happens if the task is busy, does not know the program, or is shared with
-        other flows that run now. Without items: the task drops the parts that it has read for this program."""
+        nothing and never fails. Nothing happens if the task is busy or gone. Without items: the task drops the parts
+        that it has read for this program."""
         if not self._turn.acquire(blocking=False):
             return
         try:
-            alone = self._asked_by == key and time.monotonic() - self._alone_since >= _ALONE
-            wanted = alone and key in self._sent if items else self._reads_ahead == key
+            wanted = self.is_alone(key) if items else self._reads_ahead == key
             if self._connection is not None and wanted:
                 self._reads_ahead = key if items else ""
-                send(self._connection, ReadAhead(key, partitions, items, self.limit, self._threads))
+                threads = max(1, self._threads - 1)  # sinks get the epoch before meanwhile
+                send(self._connection, ReadAhead(key, partitions, items, self.limit, threads))
         except OSError as error:
             _LOG.info("the resident task is gone: %s", error)
             self._end()

@@ -150,7 +150,9 @@ def serve(path: str) -> int:
 
 
 def _has_request(connection: socket.socket) -> bool:
-    return bool(select.select([connection], [], [], 0)[0])
+    ready = select.poll()  # select.select fails for large file descriptors
+    ready.register(connection, select.POLLIN)
+    return bool(ready.poll(0))
 
 
 def _answered(request: Request, programs: OrderedDict[str, Program], ahead: PartsReadAhead) -> Answer:
