@@ -741,9 +741,9 @@ class Flow:
             raise DeclarationError(f"flow '{self.name}' is closed")
         return result
 
-    def _step(self, patient: bool = False) -> Epoch:
+    def _step(self, patient: bool = False, continues: bool = False) -> Epoch:
         """Run one epoch; idle if the flow is closed while this waits for storage. ``patient``: sources that had nothing
-        need not be polled again at once."""
+        need not be polled again at once. ``continues``: another epoch follows at once."""
         with self._turns.taken("step()"):
             while True:
                 self._follow_cores()
@@ -755,7 +755,7 @@ class Flow:
                 busy = doing(f"flow '{self.name}'", self._coming(engine.last + 1))
                 try:
                     with watched, self._telling(engine), busy, self._told_beside().epoch() as tell:
-                        result = engine.step(patient)
+                        result = engine.step(patient, continues)
                         tell(result)
                 finally:  # an epoch may be complete although something failed after it
                     with self._completed:
@@ -1030,7 +1030,8 @@ class Flow:
         done = 0
         while not self._stopping and (epochs is None or done < epochs):
             began, beside = time.monotonic(), self._beside
-            result = self._step(patient=until is None and not (beside is not None and beside.awaited))
+            patient = until is None and not (beside is not None and beside.awaited)
+            result = self._step(patient, continues=epochs is None or done + 1 < epochs)
             if result.idle and beside is not None:
                 beside.idle(began)
             if not result.idle:

@@ -38,6 +38,9 @@ class Tail(hf.Source):
         count = len(Path(self._path).read_text().splitlines()) - self._taken
         return {"first": self._taken, "count": count} if count > 0 else None
 
+    def upcoming(self) -> hf.Offer | None:
+        return self.poll()
+
     def advance(self, offer: hf.Offer) -> None:
         self._taken = int(offer["first"]) + int(offer["count"])
 

@@ -156,6 +156,9 @@ class ChangeFeed(Source):
     def poll(self) -> Offer | None:
         return self._inner.poll()
 
+    def upcoming(self) -> Offer | None:
+        return self._inner.upcoming()
+
     def advance(self, offer: Offer) -> None:
         self._inner.advance(offer)
 

@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
 from holdfast.connectors import file_listing, parquet_files, spark_files
@@ -39,6 +40,7 @@ from holdfast.connectors.file_identity import Identity, Taken, is_whole, marked_
 from holdfast.connectors.file_offer import Offered, columns_of, files_of, fold_files, offer_of, without_files
 from holdfast.connectors.partition_directories import spark_column, values_in
 from holdfast.connectors.source import Offer, Part, Source
+from holdfast.connectors.upcoming_files import SeenAhead
 from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError, InputError, SchemaError
 from holdfast.foundation import arguments
 from holdfast.log.location import Location
@@ -68,6 +70,9 @@ _PACKED = re.compile(r"(?i)\b(zlib|gzip|zstd|lz4|bz2|brotli|snappy)\b|compressed
 
 _CHECKERS = 8
 """The number of threads that read footers and marks: they mostly wait for the disk."""
+
+_FEW = 8
+"""The number of files in an offer up to which a source looks ahead."""
 
 
 def files(
@@ -249,6 +254,10 @@ class Files(Source):
         """Whether the format allows times without a zone."""
 
         self._limit = max_files_per_epoch
+        local = not any(isinstance(tree, file_listing.RemoteTree) for tree in self._trees)
+        self._looks_ahead = local and format == "parquet" and identity == "path"
+        """Whether tasks read the files, and to look at one takes no time."""
+
         self._skips = on_bad_file == "skip"
         self._check_declaration(on_bad_file, identity, options)
         self._options = {} if format == "parquet" else spark_files.checked_options(options or {}, format, self._subject)
@@ -262,6 +271,7 @@ class Files(Source):
         self._offered: Offer | None = None
         self._behind = 0
         self._footers: dict[File, parquet_files.Footer] = {}
+        self._ahead = SeenAhead()
         self._moved: dict[bytes, str] = {}
         self._warned = False
         self._spark: Any = None
@@ -333,6 +343,18 @@ class Files(Source):
             self._offered = self._next_offer()
         return self._offered
 
+    def upcoming(self) -> Offer | None:
+        if not self._looks_ahead:
+            return None
+        backlog = self._found()
+        some = backlog[: self._limit]
+        # To look at many files takes long, and the epoch before waits for it.
+        outcomes = _side_by_side(self._check, some) if 0 < len(some) <= _FEW else []
+        sound = [each for each in outcomes if isinstance(each, Offered) and not any(self._taken.others(each))]
+        self._ahead.saw(backlog, self._limit, sound)
+        # Whatever is wrong with a file, the poll says.
+        return offer_of(sound) if sound and len(sound) == len(outcomes) else None
+
     def advance(self, offer: Offer) -> None:
         offered = columns_of(offer)
         self._taken.add_all(offered)
@@ -349,6 +371,7 @@ class Files(Source):
             self._fetched.forget([os.path.join(offered.under, name) for name in offered.names])
         self._offered = None
         self._footers.clear()
+        self._ahead.forget()
 
     def names(self, offer: Offer) -> list[str]:
         return [each.file.path for each in files_of(offer)]
@@ -358,12 +381,12 @@ class Files(Source):
 
     def parts(self, offer: Offer) -> list[Part]:
         parts: list[Part] = []
-        for file in self._files_now(offer):
+        for file, mark in zip(self._files_now(offer), columns_of(offer).marks, strict=True):
             footer = self._footers.get(file) or parquet_files.read_footer(file.path, self._access)
             if footer.rows:
                 values = values_in(file.path, self._said)
                 said = tuple(zip(self._said, values, strict=True))
-                parts += parquet_files.cut(file, footer, self.fields, said, self._form.lenient, self._access)
+                parts += parquet_files.cut(file, footer, self.fields, said, self._form.lenient, self._access, mark)
         return parts
 
     def frame(self, spark: Any, offer: Offer) -> Any:
@@ -433,6 +456,7 @@ class Files(Source):
             raise self._bad_file(file, error) from error
         # No epoch took the offer: the next poll makes an offer of the files that are there then.
         self._offered = None
+        self._ahead.forget()
         if not self._access.is_there(file.path):
             if self._skips:
                 self._unrecorded.append((File(file.path, -1, -1), "it was removed before an epoch took it"))
@@ -490,12 +514,13 @@ class Files(Source):
         return sorted(found.values(), key=lambda file: (file.changed, file.path))
 
     def _next_offer(self) -> Offer | None:
-        fresh = self._found()
+        fresh = self._ahead.backlog() or self._found()
         taken: list[Offered] = []
         limit = self._limit or len(fresh)
         while fresh and len(taken) < limit:
             chunk, fresh = fresh[: limit - len(taken)], fresh[limit - len(taken) :]
             taken += self._sound(chunk, taken)
+        self._ahead.forget()
         self._behind = len(fresh)
         if not taken and not self._unrecorded:
             return None
@@ -535,7 +560,7 @@ class Files(Source):
         """The file as it is now, with its mark; or the error, if its footer, columns or directories are not right."""
         try:
             file = self._access.described(found.path)
-            if self._format == "parquet":
+            if self._format == "parquet" and not self._ahead.is_sound(file, partial(self._taken.mark, file.path)):
                 footer = parquet_files.read_footer(file.path, self._access)
                 parquet_files.check_schema(file.path, footer.schema, self._inside, self._form.lenient)
                 self._check_columns(file.path, footer.schema.names)

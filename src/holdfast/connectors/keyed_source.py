@@ -54,6 +54,10 @@ class KeyedSource(Source):
         offer = self.inner.poll()
         return None if offer is None else {"at": self._next, "of": offer}
 
+    def upcoming(self) -> Offer | None:
+        offer = self.inner.upcoming()
+        return None if offer is None else {"at": self._next, "of": offer}
+
     def advance(self, offer: Offer) -> None:
         self.inner.advance(offer["of"])
         self._next = max(self._next, _last(offer) + 1)

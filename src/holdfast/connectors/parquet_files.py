@@ -104,6 +104,8 @@ class ParquetPart:
     """Whether the file may lack a declared column, which is then NULL."""
 
     access: FileAccess = LOCAL
+    mark: bytes = b""
+    """The mark of the file's content, so that parts of two files that differ in it alone are not equal."""
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
         check_unchanged(self.file, self.access)
@@ -151,6 +153,7 @@ def cut(
     said: tuple[tuple[Field, str | None], ...] = (),
     lenient: bool = False,
     access: FileAccess = LOCAL,
+    mark: bytes = b"",
 ) -> list[ParquetPart]:
     """A file as parts of about `PART_BYTES`."""
     parts: list[ParquetPart] = []
@@ -161,7 +164,7 @@ def cut(
         size += group
         if size >= PART_BYTES or place == len(footer.groups) - 1:
             rows = sum(footer.counts[each] for each in taken)
-            parts.append(ParquetPart(file, tuple(taken), fields, (rows, size), said, lenient, access))
+            parts.append(ParquetPart(file, tuple(taken), fields, (rows, size), said, lenient, access, mark))
             taken, size = [], 0
     return parts
 

@@ -57,6 +57,9 @@ class Rate(Source):
             return None
         return {"from": self._next, "to": self._next + self._rows, "keys": self._keys, "seed": self._seed}
 
+    def upcoming(self) -> Offer | None:
+        return self.poll()
+
     def advance(self, offer: Offer) -> None:
         self._next = offer["to"]
         # A folded offer says how many epochs have taken offers up to it, since the first.

@@ -17,6 +17,7 @@ The order of calls for one epoch::
     poll ─► parts or frame ─► Part.read, in tasks ─► advance      the epoch counts
                                               └────► reject       the epoch failed
     release                                                       later, when the epoch is safe
+    advance ─► upcoming ─► parts ─► Part.read, in a task          maybe: what the next epoch will read, read ahead
 
 All methods of a source are called on the driver, one at a time, by the thread that runs the epoch. Only `waiting` may
 be called by any thread, also while another method runs. The next epoch may be run by another thread, so keep nothing in
@@ -117,6 +118,21 @@ class Source(ABC):
         Not guaranteed: that an epoch takes the offer. The process may die before.
         The offer is written to the log: keep it small, and keep secrets out of it.
         """
+
+    def upcoming(self) -> Offer | None:
+        """Return the offer that `poll` would return now, without offering it; None (the default) to have nothing read
+        ahead. With an offer, its `parts` may be read while the epoch before it is committed to its sinks.
+
+        When: in ``flow.run``, after `advance` and before the sinks are given the epoch, whose latency includes this
+        call: return None if it would take long.
+        How often: at most once per epoch, and only if the source is ``replayable``.
+        Not guaranteed: that the parts are read, or that an epoch takes the offer. `poll` is called as always and may
+        return another offer; the epoch then reads what it offers. So `upcoming` must have no effect that `poll` or its
+        callers could notice.
+        A part that was read ahead is used if the epoch has a part whose pickle is the same, byte for byte: parts of
+        equal pickles must have the same rows. If this raises, or a part does, nothing is read ahead.
+        """
+        return None
 
     @abstractmethod
     def advance(self, offer: Offer) -> None:

@@ -91,6 +91,7 @@ from holdfast.runtime.opening import Opening, say, this_driver
 from holdfast.runtime.outcomes import SinkChange, change_for, crowded, delivered, due_of, part_errors, result_of
 from holdfast.runtime.partition_moves import PartitionMoves
 from holdfast.runtime.prepared_flow import PreparedFlow
+from holdfast.runtime.reading_ahead import ReadingAhead
 from holdfast.runtime.recovery.find_history import find_history
 from holdfast.runtime.recovery.held_input import HeldInput
 from holdfast.runtime.recovery.logged_source import LoggedChange, ReadChange
@@ -158,7 +159,7 @@ class Engine:
         self._runner = runner
         self._latencies: deque[float] = deque(maxlen=100)
         self._statistics = Statistics()
-        self._patient = False
+        self._patient = self._continues = False
         self._due: int | None = 0
         """The clock, in microseconds, from which an epoch has work even if no input arrives; None: never. For a flow
         that was just opened it is not known; 0 makes the first epoch find out."""
@@ -267,6 +268,7 @@ class Engine:
             recovery.followed = self._follower.adopt(compiled.directory)
         self._layers = MemberLayers(runner, compiled, self._directory, history, survives is Survives.LINEAGE)
         self._intake = Intake(self.declared.sources, self._told, history)
+        self._ahead = ReadingAhead(self._intake, self._job, self.partitions)
         self._durability = Replication(
             runner,
             self.declared.name,
@@ -460,10 +462,11 @@ class Engine:
 
     # -- epochs ---------------------------------------------------------------------------------------------------
 
-    def step(self, patient: bool = False) -> Epoch:
+    def step(self, patient: bool = False, continues: bool = False) -> Epoch:
         """Run one epoch if input waits, or if rows come or go by now because time has passed. The first epoch of a flow
-        always runs: a view over empty input has a result too. ``patient``: as in `Intake.poll`."""
-        self._patient = patient
+        always runs: a view over empty input has a result too. ``patient``: as in `Intake.poll`. ``continues``: the
+        caller will run another epoch at once, whose input may be read ahead."""
+        self._patient, self._continues = patient, continues
         try:
             if self._state.fenced is not None:
                 raise self._state.fenced
@@ -477,6 +480,8 @@ class Engine:
                 error.args = (f"{str(error).removesuffix('.')}. {_NOTHING_DONE}",)
             self._lead.check()  # a paused driver that lost its lease may fail anywhere: say the real reason
             raise
+        finally:
+            self._continues = False
 
     @speaking
     def _step(self) -> Epoch:
@@ -856,6 +861,8 @@ class Engine:
             if isinstance(instruction, instructions.AdvanceSources):
                 with after.doing("telling the sources"):
                     self._intake.advance(instruction.lineage.epoch, instruction.lineage.offers)
+        if self._continues and after.well and not self.stopping and not self._state.rewinds.owed:
+            self._ahead.begin(self.sources, self._patient)
         failpoints.reach("epoch.complete")
         for instruction in following:
             match instruction:
@@ -1298,6 +1305,7 @@ class Engine:
                 closing.callback(self._durability.abandon if reopens else self._durability.close)
                 closing.callback(self._epochs.remove_undone)
             closing.callback(self._beside_sinks.close)
+            closing.callback(self._ahead.drop)
             closing.callback(self._rates.keep)
             closing.callback(self._measuring.close)
             closing.callback(self._maintenance.close)

@@ -53,6 +53,18 @@ class Intake:
         asked = [name for name in names if not patient or self._rested.get(name, 0.0) <= self._clock()]
         return {name: offer for name in asked if (offer := self._asked(name)) is not None}
 
+    def upcoming(self, names: Collection[str], patient: bool = False) -> dict[str, Offer]:
+        """Return the offers that sources expect to make next; only of sources whose offers can be read again.
+        ``patient``: as in `poll`."""
+        found = {}
+        for name in names:
+            source = self._sources[name]
+            if source.replayable and not (patient and self._rested.get(name, 0.0) > self._clock()):
+                offer = source.upcoming()
+                if offer is not None:
+                    found[name] = offer
+        return found
+
     def _asked(self, name: str) -> Offer | None:
         began = self._clock()
         offer = self._sources[name].poll()

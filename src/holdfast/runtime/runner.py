@@ -72,6 +72,15 @@ class Job(Protocol):
         then has no effect."""
         ...
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether the input of the next epoch can be read now, beside other work."""
+
+    def read_ahead(self, work: Sequence[Work], partitions: int) -> None:
+        """Begin to read what the next epoch will probably take, and wait for nothing; without work, drop what was read.
+        No result depends on it."""
+        ...
+
     def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
         """Run an empty epoch, with the plan that it would have if these sources had input."""
         ...

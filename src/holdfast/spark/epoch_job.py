@@ -78,6 +78,9 @@ _ITEM = "name string, part binary"
 _ONLY = "HOLDFAST_PATH"
 """Environment variable, for tests: the only path for small epochs (``resident``, ``task`` or ``stages``)."""
 
+_AHEAD = "HOLDFAST_READ_AHEAD"
+"""Environment variable, for tests and measurements: with ``0``, no input is read ahead."""
+
 _WARMING = 5.0
 """Seconds that a warm-up waits for the resident task."""
 
@@ -224,6 +227,18 @@ class EpochJob:
         told = replace(epoch, owners=(), copies=(), senders=0, writers=writers)
         found = self._resident.ask(self._key, lambda: cloudpickle.dumps(self._program), told, items)
         return [ENOUGH] if found is TOO_MANY else found  # type: ignore[return-value]  # TOO_MANY is the one TooMany
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a resident task can read the next epoch's input now. It never calls users' functions ahead."""
+        if self._resident is None or not self._may_stay or self._program.calls_users:
+            return False
+        return os.environ.get(_AHEAD, "") != "0" and self._resident.is_alone(self._key)
+
+    def read_ahead(self, work: Sequence[Work], partitions: int) -> None:
+        items = self._items(work)
+        if self._resident is not None and (items or not work):
+            self._resident.read_ahead(self._key, partitions, items or [])
 
     @property
     def _may_be_together(self) -> bool:

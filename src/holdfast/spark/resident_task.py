@@ -30,6 +30,7 @@ from pyspark import InheritableThread, SparkContext
 from holdfast.reporting.redaction import logger
 from holdfast.spark import background_slots
 from holdfast.task.messages import Message
+from holdfast.task.parts_read_ahead import ReadAhead
 from holdfast.task.resident import Answer, Closed, Request, receive, send, serve
 from holdfast.task.single_task import staying
 from holdfast.task.stage import EpochSpec
@@ -53,6 +54,10 @@ _AGAIN = 5.0
 
 _ENDING = 2.0
 """Seconds that stopping a session waits for the task to end."""
+
+_ALONE = 1.0
+"""Seconds that one flow must have had the task for itself before its input is read ahead: an epoch of another flow
+should not wait behind that."""
 
 _MISSING = 60.0
 """Seconds after which a job is given up if its task has not connected."""
@@ -85,6 +90,40 @@ class ResidentTask:
         self._thread: threading.Thread | None = None
         self._started = -_AGAIN
         self._last = 0.0
+        self._asked_by, self._alone_since = "", 0.0
+        """The program that was run last, and since when no other one was."""
+
+        self._reads_ahead = ""
+        """The program for which parts may have been read ahead; empty if there are none."""
+
+        self.ready = 0
+        """The number of parts, so far, that had been read ahead when their epoch came."""
+
+    def is_alone(self, key: str) -> bool:
+        """Whether a task is there, knows the program, and was asked for no other program lately."""
+        alone = self._asked_by == key and time.monotonic() - self._alone_since >= _ALONE
+        return alone and key in self._sent and self._connection is not None
+
+    def read_ahead(self, key: str, partitions: int, items: Sequence[tuple[str, bytes]]) -> None:
+        """Tell the task parts that the next epoch will probably read (`task/parts_read_ahead.py`). It waits for
+        nothing and never fails. Nothing happens if the task is busy or gone. Without items: the task drops the parts
+        that it has read for this program."""
+        if not self._turn.acquire(blocking=False):
+            return
+        try:
+            wanted = self.is_alone(key) if items else self._reads_ahead == key
+            if self._connection is not None and wanted:
+                self._reads_ahead = key if items else ""
+                threads = max(1, self._threads - 1)  # sinks get the epoch before meanwhile
+                send(self._connection, ReadAhead(key, partitions, items, self.limit, threads))
+        except OSError as error:
+            _LOG.info("the resident task is gone: %s", error)
+            self._end()
+        except BaseException:
+            self._end()  # an interrupt may have left half a request in the socket
+            raise
+        finally:
+            self._turn.release()
 
     def ask(
         self, key: str, program: Callable[[], bytes], epoch: EpochSpec, items: Sequence[tuple[str, bytes]]
@@ -113,6 +152,9 @@ class ResidentTask:
     ) -> list[Message] | TooMany | None:
         assert self._connection is not None
         began = time.perf_counter()
+        if key != self._asked_by:
+            self._asked_by, self._alone_since = key, time.monotonic()
+        self._reads_ahead = ""
         self._connection.settimeout(max(_PATIENCE, _SLOWER * self._last))
         told = None if key in self._sent else program()
         send(self._connection, Request(key, told, epoch, items, self.limit, self._threads))
@@ -121,6 +163,7 @@ class ResidentTask:
             send(self._connection, Request(key, program(), epoch, items, self.limit, self._threads))
             answer = _answer_of(self._connection, epoch)
         self._sent.add(key)
+        self.ready += answer.ready
         self._last = time.perf_counter() - began
         if answer.ends:
             self._end()
@@ -186,6 +229,7 @@ class ResidentTask:
                 one.close()
         shutil.rmtree(self._directory, ignore_errors=True)
         self._connection = self._listener = None
+        self._reads_ahead = ""
         self._sent.clear()
 
     def end(self) -> None:

@@ -10,6 +10,8 @@ A frame on the socket is a length of eight bytes and a pickle. A request is the 
 first time, an epoch and the parts to read. An answer is the messages of the last stage, or the reason why there are
 none. The socket lies in a directory that only its user can open, and both ends are processes of that user on one host.
 
+Between two requests the task may be told parts to read ahead (`parts_read_ahead`), which has no answer.
+
 The task ends when the other side closes the connection, when no request came for `IDLE` seconds, or when it holds more
 memory than `MEMORY`: the process is Spark's, and starting another task costs one job.
 """
@@ -18,15 +20,18 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import socket
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from holdfast.connectors.source import Part
 from holdfast.errors import HoldfastError, LogUnreadable
 from holdfast.task.messages import Message, failure
+from holdfast.task.parts_read_ahead import PartsReadAhead, ReadAhead
 from holdfast.task.program import Program
 from holdfast.task.single_task import TooManyRows, run_single_task
 from holdfast.task.stage import EpochSpec
@@ -86,6 +91,9 @@ class Answer:
     ends: bool = False
     """The task ends after this answer."""
 
+    ready: int = 0
+    """The number of parts that had been read ahead."""
+
 
 class Closed(Exception):
     """The other side has closed the connection."""
@@ -117,6 +125,7 @@ def _exactly(connection: socket.socket, size: int) -> bytearray:
 def serve(path: str) -> int:
     """Run the epochs requested at the socket ``path`` until the task has to end. Return how many it ran."""
     programs: OrderedDict[str, Program] = OrderedDict()
+    ahead = PartsReadAhead(MEMORY // 4)
     count = 0
     with memory_kept(MEMORY // 4), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
@@ -125,8 +134,13 @@ def serve(path: str) -> int:
             ends = False
             while not ends:
                 request = receive(connection)
+                if isinstance(request, ReadAhead):
+                    ahead.read(request, programs.get(request.key), partial(_has_request, connection))
+                    if len(ahead) and _holds_too_much():
+                        ahead.drop()
+                    continue
                 assert isinstance(request, Request)
-                answer = _answered(request, programs)
+                answer = _answered(request, programs, ahead)
                 ends = bool(answer.failed) or _holds_too_much()
                 send(connection, replace(answer, ends=ends))
                 count += 1
@@ -135,8 +149,15 @@ def serve(path: str) -> int:
     return count
 
 
-def _answered(request: Request, programs: OrderedDict[str, Program]) -> Answer:
+def _has_request(connection: socket.socket) -> bool:
+    ready = select.poll()  # select.select fails for large file descriptors
+    ready.register(connection, select.POLLIN)
+    return bool(ready.poll(0))
+
+
+def _answered(request: Request, programs: OrderedDict[str, Program], ahead: PartsReadAhead) -> Answer:
     digest = request.epoch.digest
+    ready, left = ahead.take(request.key, request.epoch.partitions, request.items)
     try:
         if request.program is not None:
             programs[request.key] = pickle.loads(request.program)
@@ -146,9 +167,11 @@ def _answered(request: Request, programs: OrderedDict[str, Program]) -> Answer:
         programs.move_to_end(request.key)
         while len(programs) > _PROGRAMS:
             programs.popitem(last=False)
-        items = ((name, _part(part)) for name, part in request.items)
-        messages = run_single_task(program, request.epoch, items, limit=request.limit, threads=request.threads)
-        return Answer(digest, tuple(messages))
+        items = ((name, _part(part)) for name, part in left)
+        messages = run_single_task(
+            program, request.epoch, items, limit=request.limit, threads=request.threads, ready=ready
+        )
+        return Answer(digest, tuple(messages), ready=len(ready))
     except TooManyRows:
         return Answer(digest, too_many=True)
     except HoldfastError as error:

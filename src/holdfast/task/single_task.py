@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
@@ -69,15 +70,29 @@ class TooManyRows(Exception):
     """More rows than one task should work on."""
 
 
+@dataclass
+class Routed:
+    """Rows of sources after stage 0: the messages for the operators, and the counts of rows."""
+
+    messages: list[Message] = field(default_factory=list)
+    read: int = 0
+    sent: int = 0
+
+
 def run_single_task(
-    program: Program, epoch: EpochSpec, items: Iterable[tuple[str, Part]], *, limit: int = SMALL, threads: int = 1
+    program: Program,
+    epoch: EpochSpec,
+    items: Iterable[tuple[str, Part]],
+    *,
+    limit: int = SMALL,
+    threads: int = 1,
+    ready: Sequence[Routed] = (),
 ) -> Iterator[Message]:
-    """Run the epoch, and yield the messages of the last stage, for the driver. Raises the user's error, or
-    `TooManyRows` if there is much more work than ``limit`` rows make."""
-    if program.calls_users:
-        threads = 1
-    with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
-        messages = _read(program, epoch, items, limit, pool)
+    """Run the epoch, and yield the messages of the last stage, for the driver. ``ready``: parts that were routed
+    before, with the epoch's number of partitions. Raises the user's error, or `TooManyRows` if there is much more work
+    than ``limit`` rows make."""
+    with _threads(program, threads) as pool:
+        messages = _read(program, epoch, items, limit, pool, ready).messages
         for stage in range(1, program.stages + 1):
             rows = _rows(messages)
             if rows > min(_PASSED * limit, _MOST_PASSED):
@@ -99,25 +114,45 @@ def run_single_task(
     yield from messages
 
 
+def route(
+    program: Program, epoch: EpochSpec, items: Iterable[tuple[str, Part]], limit: int, threads: int, read: Routed
+) -> Routed:
+    """Run stage 0 over parts, for a later `run_single_task`. ``read``: what was routed for the same epoch before, which
+    counts towards the limit. Of the epoch, only the number of partitions is used."""
+    with _threads(program, threads) as pool:
+        budget = Routed([], read.read, read.sent)
+        found = _read(program, epoch, items, limit, pool, [budget])
+    return Routed(found.messages, found.read - read.read, found.sent - read.sent)
+
+
+def _threads(program: Program, threads: int) -> AbstractContextManager[ThreadPoolExecutor | None]:
+    return ThreadPoolExecutor(threads) if threads > 1 and not program.calls_users else nullcontext()
+
+
 def _read(
-    program: Program, epoch: EpochSpec, items: Iterable[tuple[str, Part]], limit: int, pool: ThreadPoolExecutor | None
-) -> list[Message]:
+    program: Program,
+    epoch: EpochSpec,
+    items: Iterable[tuple[str, Part]],
+    limit: int,
+    pool: ThreadPoolExecutor | None,
+    ready: Sequence[Routed] = (),
+) -> Routed:
     """Run stage 0. With a pool, large batches of rows are worked on in parallel, each as if it were a part of its
-    own."""
+    own. The result includes the parts that are ``ready``."""
     ahead: deque[Future[tuple[Router, TaskReport]]] = deque()
-    messages: list[Message] = []
-    sent = 0
-    budget = _Budget(_READ * limit)
+    done = Routed([message for each in ready for message in each.messages])
+    done.read, done.sent = sum(each.read for each in ready), sum(each.sent for each in ready)
+    budget = _Budget(_READ * limit - done.read)
 
     def check(report: TaskReport) -> None:
-        if sent + report.sent > 2 * limit:
+        if done.sent + report.sent > 2 * limit:
             raise TooManyRows
 
     def finished(router: Router, report: TaskReport) -> None:
-        nonlocal sent
         check(report)
-        sent += report.sent
-        messages.extend(finish(router, report, 0))
+        done.read += report.arrived
+        done.sent += report.sent
+        done.messages.extend(finish(router, report, 0))
 
     def small() -> Iterator[tuple[str, Part]]:
         for name, part in items:
@@ -137,7 +172,7 @@ def _read(
     finished(*read_parts(program, epoch, small(), 0, keep=True, check=check))
     while ahead:
         finished(*ahead.popleft().result())
-    return messages
+    return done
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.Table]:

@@ -229,6 +229,13 @@ class SimulatedJob:
         done = {**jobs.done, found.operator: run_rounds(operator, jobs, found, run)}
         return replace(epoch, round_jobs=replace(jobs, done=done))
 
+    @property
+    def reads_ahead(self) -> bool:
+        return False
+
+    def read_ahead(self, work: Sequence[Work], partitions: int) -> None:
+        """Do nothing: in a simulation nothing runs beside an epoch."""
+
     def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
         """Do nothing: a simulation needs no warm-up."""
 
