@@ -107,7 +107,6 @@ def _read(
     ahead: deque[Future[tuple[Router, TaskReport]]] = deque()
     messages: list[Message] = []
     sent = 0
-    budget = _Budget(_READ * limit)
 
     def check(report: TaskReport) -> None:
         if sent + report.sent > 2 * limit:
@@ -120,8 +119,7 @@ def _read(
         messages.extend(finish(router, report, 0))
 
     def small() -> Iterator[tuple[str, Part]]:
-        for name, part in items:
-            counted = _Counted(part, budget)
+        for name, counted in limited(items, limit):
             if pool is None:
                 yield name, counted
                 continue
@@ -138,6 +136,23 @@ def _read(
     while ahead:
         finished(*ahead.popleft().result())
     return messages
+
+
+def limited(items: Iterable[tuple[str, Part]], limit: int) -> Iterator[tuple[str, Part]]:
+    """Yield the parts, which raise `TooManyRows` if they read many more rows together than an epoch of ``limit`` rows
+    does."""
+    budget = _Budget(_READ * limit)
+    return ((name, _Counted(part, budget)) for name, part in items)
+
+
+def rows_checked(limit: int) -> Callable[[TaskReport], None]:
+    """Return a check that raises `TooManyRows` if many more than ``limit`` rows were sent to operators."""
+
+    def check(report: TaskReport) -> None:
+        if report.sent > 2 * limit:
+            raise TooManyRows
+
+    return check
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.Table]:
