@@ -11,6 +11,8 @@ layers of their own, no task can run all partitions; then a small epoch has few 
 rows are needed (`task.packed_tasks`).
 
 RDDs are built anew each epoch, because an RDD that ran keeps the output of its exchange. The program is broadcast once.
+
+The file is long because the paths of an epoch share the size of the last one, and each falls back on the next.
 """
 
 from __future__ import annotations
@@ -339,10 +341,10 @@ class EpochJob:
             if self._placement is None:
                 exchanged = exchanged if last else rdd.partitionBy(len(tasks), task_of(tasks))
                 continue
-            hosts = [owners[mine[0]] for mine in tasks]
+            homes = [owners[mine[0]] for mine in tasks]
             if last:
-                return self._placement.pinned(rdd, hosts)
-            exchanged = self._placement.exchanged(rdd, hosts, len(tasks), task_of(tasks))
+                return self._placement.pinned(rdd, homes)
+            exchanged = self._placement.exchanged(rdd, homes, len(tasks), task_of(tasks))
         return rdd
 
     def _packed(self, epoch: EpochSpec) -> EpochSpec:
@@ -368,8 +370,8 @@ class EpochJob:
             return None  # Spark reads them, a user's code does, or each is on the member that keeps it
         items = cloudpickle.dumps([(name, cloudpickle.dumps(part)) for name, part in parts])
         owners = self._owners()
-        hosts = [self._placement.host(owners[mine[0]]) for mine in epoch.tasks]
-        return located(self._spark.sparkContext, [(items, host) for host in hosts])
+        places = self._placement.places([owners[mine[0]] for mine in epoch.tasks])
+        return located(self._spark.sparkContext, [(items, each) for each in places])
 
     def _read_by_all(
         self, epoch: EpochSpec, readers: RDD[bytes], subject: str

@@ -14,7 +14,8 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 from pyspark import RDD, SparkContext, cloudpickle
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, pack_long
@@ -27,6 +28,8 @@ from holdfast.spark.membership import present
 from holdfast.spark.own_jobs import own_jobs
 
 T = TypeVar("T")
+Places = tuple[str, ...]
+"""Preferred locations of a task, as Spark names them: hosts, and executors."""
 
 _LISTS = BatchedSerializer(CPickleSerializer())
 """Reads elements that were packed as lists."""
@@ -61,9 +64,9 @@ class PlacedWork:
         self.losses = 0
         """How many times a host lost its last executor."""
 
-        self._places: dict[tuple[tuple[str, ...], int], Any] = {}
-        """(Host of each task, elements per task) → a collection of the JVM whose partitions prefer these hosts. Kept
-        until owners or hosts change."""
+        self._places: dict[tuple[tuple[Places, ...], int], Any] = {}
+        """(Preferred places of each task, elements per task) → a collection of the JVM whose partitions have these
+        preferences. Kept until owners or hosts change."""
 
         self._asked: dict[str, tuple[set[str], str]] = {}
         """Host → (its executors when it was asked for its directory's name, that name)."""
@@ -117,6 +120,10 @@ class PlacedWork:
     def host(self, name: str) -> str:
         """The host of a member; "" if the member is gone."""
         return self._hosts.get(name, "")
+
+    def places(self, owners: Sequence[str]) -> list[Places]:
+        """The preferred places of tasks with these owners."""
+        return [tuple(host for host in (self.host(owner),) if host) for owner in owners]
 
     def refresh(self, settle: bool = False) -> bool:
         """Find the present members and assign partitions to them. Return whether a partition has another owner than
@@ -196,12 +203,12 @@ class PlacedWork:
 
     def _on_hosts(self, packed: RDD[bytes], owners: Sequence[str], elements: int) -> Any:
         """The JVM's RDD of ``packed``, which has so many elements in each partition, on the owners' hosts."""
-        hosts = tuple(map(self.host, owners))
-        if (hosts, elements) not in self._places:
-            self._places = {key: made for key, made in self._places.items() if key[0] == hosts}
-            self._places[hosts, elements] = _places(self._context, hosts, elements)
+        places = tuple(self.places(owners))
+        if (places, elements) not in self._places:
+            self._places = {key: made for key, made in self._places.items() if key[0] == places}
+            self._places[places, elements] = _empty(self._context, places, elements)
         packed._bypass_serializer = True  # PySpark's own way to write plain bytes
-        return packed._jrdd.zip(self._places[hosts, elements]).keys()
+        return packed._jrdd.zip(self._places[places, elements]).keys()
 
     def run(self, what: Callable[[list[Any]], list[Any]], shares: Sequence[tuple[str, list[Any]]]) -> list[Any]:
         """Call ``what`` on each member's share of items, on that member. Return all results."""
@@ -252,25 +259,39 @@ def exchange(context: SparkContext, keyed: Any, partitions: int) -> RDD[Any]:
     return RDD(moved, context, _LISTS)
 
 
-def _places(context: SparkContext, hosts: Sequence[str], elements: int) -> Any:
-    """A collection of the JVM with a partition for each host, which prefers it and has so many elements."""
+def _empty(context: SparkContext, places: Sequence[Places], elements: int) -> Any:
+    """A collection of the JVM whose partitions have these preferences, and so many empty elements each."""
     jvm: Any = context._jvm
-    some = jvm.PythonUtils.toSeq([""] * elements)
-    rows = [jvm.scala.Tuple2(some, jvm.PythonUtils.toSeq([host] if host else [])) for host in hosts]
-    tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").AnyRef()
+    scala = _scala(context)
+    some = scala.seq([""] * elements)
+    rows = [scala.pair(some, scala.seq(list(each))) for each in places]
     itself = getattr(getattr(jvm.scala, "$less$colon$less$"), "MODULE$").refl()
-    made = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), tag)
-    return made.flatMap(itself, tag).toJavaRDD()
+    made = context._jsc.sc().makeRDD(scala.seq(rows), scala.tag)
+    return made.flatMap(itself, scala.tag).toJavaRDD()
 
 
-def located(context: SparkContext, items: Sequence[tuple[bytes, str]]) -> RDD[bytes]:
-    """Return an RDD with one partition per item, each with its preferred host ("" for none)."""
+class _Scala(NamedTuple):
+    """What `located` and `_empty` need of the JVM. To look it up takes fifteen messages, each time."""
+
+    seq: Any
+    pair: Any
+    tag: Any
+
+
+@lru_cache(maxsize=1)
+def _scala(context: SparkContext) -> _Scala:
     jvm: Any = context._jvm
+    tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").AnyRef()
+    return _Scala(jvm.PythonUtils.toSeq, jvm.scala.Tuple2, tag)
+
+
+def located(context: SparkContext, items: Sequence[tuple[bytes, str | Places]]) -> RDD[bytes]:
+    """Return an RDD with one partition per item, each with its preferred host ("" for none), or places."""
+    scala = _scala(context)
     serializer = BatchedSerializer(CPickleSerializer(), 1)
     rows = []
-    for data, host in items:
-        hosts = jvm.PythonUtils.toSeq([host] if host else [])
-        rows.append(jvm.scala.Tuple2(bytearray(pickle.dumps([bytes(data)], 4)), hosts))
-    tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").AnyRef()
-    made = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), tag)
+    for data, at in items:
+        places = [each for each in ([at] if isinstance(at, str) else at) if each]
+        rows.append(scala.pair(bytearray(pickle.dumps([bytes(data)], 4)), scala.seq(places)))
+    made = context._jsc.sc().makeRDD(scala.seq(rows), scala.tag)
     return RDD(made.toJavaRDD(), context, serializer)
