@@ -3,7 +3,7 @@
 Spark calls the listener in a thread of its own, after the event; a slow listener delays only itself. One listener per
 Spark context hands events, as plain values, to the parts of Holdfast that registered.
 
-Each call from the JVM costs processor time there and here, and an epoch on a cluster has a hundred events: of stages,
+Each call from the JVM costs processor time there and here, and an epoch on a cluster has dozens of events: of stages,
 of tasks, of blocks of broadcasts. So the JVM itself passes over what nobody wants (`_Attached`): without a watched
 query, all but the events of members.
 """
