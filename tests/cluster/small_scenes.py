@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import holdfast as hf
 from cluster.scenes import session
-from holdfast.spark.listener import Event, TaskEnded, listener_of
+from holdfast.spark.epoch_job import EPOCHS
+from holdfast.spark.listener import Event, JobStarted, TaskEnded, listener_of
 from holdfast.task.packed_tasks import READ_BY_ALL
 from holdfast.testing import assert_same_rows
 from holdfast.testing.cluster import Handle
@@ -34,7 +36,10 @@ def small_epochs(handle: Handle, executors: int) -> dict[str, Any]:
     def step() -> hf.Epoch:
         heard.clear()
         epoch = flow.step()
-        ended = [event for event in heard if isinstance(event, TaskEnded)]
+        time.sleep(0.5)  # Spark reports events a moment later
+        jobs = [event for event in heard if isinstance(event, JobStarted) and event.group == EPOCHS]
+        stages = {stage for job in jobs for stage in job.stages}
+        ended = [event for event in heard if isinstance(event, TaskEnded) and event.stage in stages]
         found.append((len({event.stage for event in ended}), len(ended)))
         expected = {
             name: spark.createDataFrame(rows, schema)
