@@ -6,7 +6,7 @@ VENV  := .venv
 STAMP := $(VENV)/.installed
 ARGS  ?=
 
-BENCHMARKS := goals against_structured_streaming stall footprint cost_follows_change latency_and_storage cost_of_durability beside_an_epoch recovery tpch takeover declaring growth loops rounds_as_jobs tradeoff lookup branching first_result forecast speculation many_views pipelining
+BENCHMARKS := goals against_structured_streaming on_a_cluster stall footprint cost_follows_change latency_and_storage cost_of_durability beside_an_epoch recovery tpch takeover declaring growth loops rounds_as_jobs tradeoff lookup branching first_result forecast speculation many_views pipelining
 
 # Spark finds Java through JAVA_HOME, and starts its Python workers with PYSPARK_PYTHON.
 SPARK := JAVA_HOME="$$(scripts/ensure-java.sh)" || exit 1; export JAVA_HOME; \

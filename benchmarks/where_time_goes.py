@@ -25,7 +25,50 @@ def epoch_breakdown(event_log: Path, epochs: Sequence[hf.Epoch]) -> dict[str, fl
     return {what: statistics.median(row[what] for row in rows) for what in rows[0]} if rows else {}
 
 
-def _jobs(event_log: Path) -> dict[int, dict[str, Any]]:
+def epochs_as_jobs(event_log: Path, flow: str, epochs: Sequence[tuple[float, hf.Epoch]]) -> dict[str, float]:
+    """Medians over the epochs of a flow that ran as jobs of several stages, in milliseconds. ``epochs``: the seconds of
+    the whole step, and its result. Of each stage counts its slowest task."""
+    jobs = _jobs(event_log, flow)
+    rows = [_parts(1000 * seconds, epoch, jobs[epoch.epoch]) for seconds, epoch in epochs if epoch.epoch in jobs]
+    return {what: statistics.median(row[what] for row in rows) for what in rows[0]} if rows else {}
+
+
+_OWN = ("read", "linear", "prepare", "split", "decode", "open", "kernel", "write")
+"""The parts that tasks measure themselves."""
+
+
+def _parts(whole: float, epoch: hf.Epoch, job: dict[str, Any]) -> dict[str, float]:
+    own = {what: 1000 * epoch.timings.get(what, 0.0) for what in _OWN}
+    run, around, late, stages, exchanged = 0.0, 0.0, 0.0, 0.0, 0.0
+    for tasks in job["stages"].values():
+        launched = [task["Task Info"]["Launch Time"] for task in tasks]
+        finished = [task["Task Info"]["Finish Time"] for task in tasks]
+        last = max(tasks, key=lambda task: task["Task Info"]["Finish Time"])
+        metrics, info = last["Task Metrics"], last["Task Info"]
+        exchanged += metrics["Shuffle Write Metrics"]["Shuffle Write Time"] / 1e6
+        exchanged += metrics["Shuffle Read Metrics"]["Fetch Wait Time"]
+        run += metrics["Executor Run Time"]
+        around += info["Finish Time"] - info["Launch Time"] - metrics["Executor Run Time"]
+        late += info["Launch Time"] - min(launched)
+        stages += max(finished) - min(launched)
+    length = job["end"] - job["start"]
+    planning = 1000 * epoch.timings.get("planning", 0.0)
+    return {
+        "planning": planning,
+        **own,
+        "shuffle files": exchanged,
+        "Python worker, pipes, program": max(0.0, run - sum(own.values()) - exchanged),
+        "task: launch, result": around,
+        "tasks that began late": late,
+        "job: between stages": length - stages,
+        "outside the job": whole - planning - length,
+        "whole step": whole,
+        "stages": float(len(job["stages"])),
+        "tasks": float(sum(map(len, job["stages"].values()))),
+    }
+
+
+def _jobs(event_log: Path, flow: str = ".*") -> dict[int, dict[str, Any]]:
     jobs: dict[int, dict[str, Any]] = {}
     stage_owner: dict[int, int] = {}
     started: dict[int, int] = {}
@@ -34,7 +77,7 @@ def _jobs(event_log: Path) -> dict[int, dict[str, Any]]:
             if '"SparkListenerJobStart"' in line:
                 event = json.loads(line)
                 described = (event.get("Properties") or {}).get("spark.job.description") or ""
-                found = re.search(r": epoch (\d+)$", described)
+                found = re.search(rf"^{flow}: epoch (\d+)$", described)
                 if found:
                     started[event["Job ID"]] = int(found.group(1))
                     jobs[int(found.group(1))] = {"start": event["Submission Time"], "stages": {}}

@@ -1,5 +1,5 @@
-"""An epoch in one task, be it one that stays, writes what the tasks of all stages write, byte for byte, and gives up
-when it is too much."""
+"""An epoch in one task, be it one that stays, or in few tasks of several partitions, writes what the tasks of all
+stages write, byte for byte, and gives up when it is too much."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.connectors.source import Part
 from holdfast.errors import NegativeMultiplicity
 from holdfast.operators.linear_step import is_native
 from holdfast.plan.dataflow import build
-from holdfast.task import single_task
+from holdfast.task import packed_tasks, single_task
 from holdfast.task.messages import Message, TruncatedInput, counted
 from holdfast.task.program import Program, compile_program
 from holdfast.task.read_sources import read_parts
@@ -70,6 +70,27 @@ def in_stages(program: Program, epoch: EpochSpec, given: list[tuple[str, Part]])
     return reports_of(messages)
 
 
+def in_few_tasks(
+    program: Program, epoch: EpochSpec, given: list[tuple[str, Part]], *, readers: bool
+) -> tuple[TaskReport, ...]:
+    """``readers``: a stage reads the sources; else each task of the first keyed stage does."""
+    messages: list[Message] = []
+    if readers:
+        epoch = replace(epoch, senders=len(given))
+        for one in given:
+            router, report = read_parts(program, epoch, [one], 0)
+            messages += counted(finish(router, report, 0), PARTITIONS)
+    else:
+        for task in range(len(epoch.tasks)):
+            messages += packed_tasks.read_and_run(program, task, epoch, given)
+    for stage in range(1 if readers else 2, program.stages + 1):
+        arrived, messages = messages, []
+        for task, some in enumerate(epoch.tasks):
+            mine = [message for message in arrived if message[0] in some]
+            messages += packed_tasks.run_packed(program, stage, task, epoch, mine)
+    return reports_of(messages)
+
+
 def files(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
@@ -95,6 +116,46 @@ def test_threads_write_the_same_layers_byte_for_byte(
         many = in_stages(program, epoch_of(tmp_path / "many", number), items(number))
         assert files(tmp_path / "one") == files(tmp_path / "many")
         assert _rows(one) == _rows(many)
+
+
+@pytest.mark.parametrize("readers", [True, False])
+@pytest.mark.parametrize("tasks", [((0, 2), (1,)), ((1,), (2, 0)), ((0, 1, 2),)])
+def test_few_tasks_write_the_same_layers_byte_for_byte(
+    program: Program, tmp_path: Path, tasks: tuple[tuple[int, ...], ...], readers: bool
+) -> None:
+    for number in range(3):
+        epoch = replace(epoch_of(tmp_path / "few", number), tasks=tasks)
+        few = in_few_tasks(program, epoch, items(number), readers=readers)
+        many = in_stages(program, epoch_of(tmp_path / "many", number), items(number))
+        assert files(tmp_path / "few") == files(tmp_path / "many")
+        assert _rows(few) == _rows(many)
+        read = [[each.arrived for each in reports if each.stage == 0] for reports in (few, many)]
+        assert sum(read[0]) == sum(read[1]), "each row of the input counts once"
+
+
+def test_few_tasks_give_up_when_there_is_too_much_to_read_in_each(program: Program, tmp_path: Path) -> None:
+    much = Rows(tuple((each, each, 1, 1) for each in range(300)))
+    epoch = replace(epoch_of(tmp_path, 0), tasks=((0, 1, 2),))
+    with pytest.raises(single_task.TooManyRows):
+        list(packed_tasks.read_and_run(program, 0, epoch, [("orders", much)], limit=100))
+
+
+def test_a_task_has_partitions_of_one_member_and_as_many_as_their_rows_need() -> None:
+    owners = ("a", "b", "a", "a", "b", "b")
+    assert packed_tasks.packed(owners, 0) == ((0, 2, 3), (1, 4, 5))
+    assert packed_tasks.packed(owners, 3 * packed_tasks.ROWS) == ((0, 3), (2,), (1, 5), (4,))
+    assert packed_tasks.packed(owners, 100 * packed_tasks.ROWS) == ((0,), (2,), (3,), (1,), (4,), (5,))
+
+
+def test_a_task_of_several_partitions_whose_input_breaks_off_fails(program: Program, tmp_path: Path) -> None:
+    epoch = replace(epoch_of(tmp_path, 0), senders=2, tasks=((0, 1, 2),))
+    messages: list[Message] = []
+    for one in items(0):
+        router, report = read_parts(program, epoch, [one], 0)
+        messages += counted(finish(router, report, 0), PARTITIONS)
+    for length in range(len(messages)):
+        with pytest.raises(TruncatedInput):
+            list(packed_tasks.run_packed(program, 1, 0, epoch, messages[:length]))
 
 
 def test_numpy_writes_the_layers_of_the_compiled_loops_byte_for_byte(

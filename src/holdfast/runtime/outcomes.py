@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,17 +109,26 @@ def result_of(
     for report in outcome.reports:
         rows.update(report.rows)
     changed = {view: rows[log] for view, log in logs.items()}
-    slowest: dict[int, TaskReport] = {}
-    for report in outcome.reports:
-        if report.stage not in slowest or report.ended - report.started > (
-            slowest[report.stage].ended - slowest[report.stage].started
-        ):
-            slowest[report.stage] = report
     timings = {"planning": outcome.planning}
     if waited:
         timings["back-pressure"] = waited
-    for report in slowest.values():
-        for what, spent in report.seconds.items():
-            timings[what] = timings.get(what, 0.0) + spent
+    for what, spent in _slowest(outcome.reports):
+        timings[what] = timings.get(what, 0.0) + spent
     arrived = sum(report.arrived for report in outcome.reports if report.stage == 0)
     return Epoch(epoch, changed, arrived, seconds, timings, approximate, outcome.path, rounds_of(outcome))
+
+
+def _slowest(reports: Sequence[TaskReport]) -> Iterator[tuple[str, float]]:
+    """Yield what the slowest task of each stage spent. A task may have made a report for each of its partitions."""
+    tasks: dict[tuple[int, int | None, int], list[TaskReport]] = {}
+    for report in reports:
+        key = report.stage, report.task, report.partition if report.task is None else 0
+        tasks.setdefault(key, []).append(report)
+    slowest: dict[int, tuple[float, list[TaskReport]]] = {}
+    for (stage, *_), mine in tasks.items():
+        took = sum(report.ended - report.started for report in mine)
+        if stage not in slowest or took > slowest[stage][0]:
+            slowest[stage] = took, mine
+    for _, mine in slowest.values():
+        for report in mine:
+            yield from report.seconds.items()

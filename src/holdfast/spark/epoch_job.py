@@ -6,9 +6,13 @@ The exchange moves messages ``(partition, (channel, buffer))``; a partition is a
 stage run in one task per partition, so a job has as many exchanges as the dataflow has stages, however many operators.
 
 If the last epoch was small, the next one runs as a single task (`task.single_task`), unless its rows must cross through
-Spark. If a resident task is free (`resident_task`), it runs that single task, and no job is needed.
+Spark. If a resident task is free (`resident_task`), it runs that single task, and no job is needed. Where members have
+layers of their own, no task can run all partitions; then a small epoch has few tasks, and reads its sources where the
+rows are needed (`task.packed_tasks`).
 
 RDDs are built anew each epoch, because an RDD that ran keeps the output of its exchange. The program is broadcast once.
+
+The file is long because the paths of an epoch share the size of the last one, and each falls back on the next.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ import numpy as np
 from pyspark import RDD, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.connectors.source import Part
 from holdfast.errors import TasksLost
 from holdfast.foundation.choices import EpochPath
 from holdfast.log.location import Location
@@ -49,9 +54,11 @@ from holdfast.spark.epoch_property import NOTHING, Private, Told, tell
 from holdfast.spark.epoch_tasks import (
     ENOUGH,
     ArrowTask,
-    own_partition,
+    packed_task,
+    reading_task,
     source_task,
     stage_task,
+    task_of,
     where_it_belongs,
     whole_task,
     wide_source_task,
@@ -66,8 +73,9 @@ from holdfast.spark.quiet_errors import quietly
 from holdfast.spark.resident_task import TOO_MANY, program_key, resident_of
 from holdfast.spark.round_jobs import LoopJobs, alone, make_scratch, remove_scratch, told_of_jobs
 from holdfast.task.messages import Message
+from holdfast.task.packed_tasks import MOST_READERS, READ_BY_ALL, packed
 from holdfast.task.program import Program, bounds
-from holdfast.task.single_task import SMALL, weight
+from holdfast.task.single_task import SMALL, TooManyRows, weight
 from holdfast.task.sink_parts import ViewWriters
 from holdfast.task.stage import EpochSpec, TaskReport, reports_of
 
@@ -83,6 +91,18 @@ _AHEAD = "HOLDFAST_READ_AHEAD"
 
 _WARMING = 5.0
 """Seconds that a warm-up waits for the resident task."""
+
+Tasks = tuple[tuple[int, ...], ...]
+"""Task of a keyed stage → the partitions that it runs."""
+
+
+def _one_each(partitions: int) -> Tasks:
+    return tuple((partition,) for partition in range(partitions))
+
+
+def _usual(epoch: EpochSpec) -> bool:
+    """Whether an epoch is run for the first time: it is no replay, which writes selected layers only."""
+    return epoch.first == epoch.number and epoch.run is None and epoch.write is None
 
 
 class EpochJob:
@@ -171,9 +191,17 @@ class EpochJob:
                     raise
         if messages is None or messages == [ENOUGH]:
             with self._announced(subject):
-                rdd, senders = self.plan(work, epoch.partitions)
-                planned = time.perf_counter()
-                path, reports = self._in_stages(epoch, rdd, senders, subject)
+                told, found = self._packed(epoch), None
+                readers = self._readers(told, work)
+                if readers is not None:
+                    planned, found = self._read_by_all(told, readers, subject)
+                if found is not None:
+                    reports = found
+                else:
+                    told = epoch if readers is not None else told
+                    rdd, senders = self.plan(work, epoch.partitions, told.tasks)
+                    planned = time.perf_counter()
+                    path, reports = self._in_stages(told, rdd, senders, subject)
         else:
             reports = reports_of(messages)
         first = [report for report in reports if report.stage == 0]
@@ -197,7 +225,8 @@ class EpochJob:
                     epoch = self._loops.run(epoch, found, lambda told: self._tell(told, senders))
                     path = "stages" if epoch.round_jobs is None else "rounds"
                     stage = next(each.stage for each in self._program.operators if each.id == found.operator)
-                    rdd = self._from(stage, self._exchanged[stage], epoch.partitions, self._owners())
+                    tasks = epoch.tasks or _one_each(epoch.partitions)
+                    rdd = self._from(stage, self._exchanged[stage], tasks, self._owners())
         finally:
             self._exchanged.clear()
             remove_scratch(given)
@@ -205,9 +234,10 @@ class EpochJob:
     def _small_items(self, epoch: EpochSpec, work: Sequence[Work]) -> list[tuple[str, bytes]] | None:
         """Return the parts to read, if the epoch may run as a single task; else None. The epoch is assumed to be as
         large as the last one. Replays always run in stages: they are rare, and write only selected layers."""
-        usual = epoch.first == epoch.number and epoch.run is None and epoch.write is None
         small = self._may_stay or self._allowed("task", SMALL)
-        return self._items(work) if usual and self._may_be_together and small else None
+        if not _usual(epoch) or not self._may_be_together or not small:
+            return None
+        return self._items(work)
 
     def _allowed(self, path: str, limit: int) -> bool:
         """Whether an epoch of the last one's size may take this path."""
@@ -245,14 +275,19 @@ class EpochJob:
         return self._placement is None and not self._crosses
 
     def _items(self, work: Sequence[Work]) -> list[tuple[str, bytes]] | None:
+        """Return the parts that an epoch reads, pickled; None if one of its sources can be read by Spark only."""
+        parts = self._parts(work)
+        return None if parts is None else [(name, cloudpickle.dumps(part)) for name, part in parts]
+
+    def _parts(self, work: Sequence[Work]) -> list[tuple[str, Part]] | None:
         """Return the parts that an epoch reads; None if one of its sources can be read by Spark only."""
-        items: list[tuple[str, bytes]] = []
+        parts: list[tuple[str, Part]] = []
         for one in work:
             for offer in one.offers:
                 if one.source.frame(self._spark, offer) is not None:
                     return None
-                items += [(one.name, cloudpickle.dumps(part)) for part in one.source.parts(offer)]
-        return items
+                parts += [(one.name, part) for part in one.source.parts(offer)]
+        return parts
 
     def _whole(self, items: list[tuple[str, bytes]]) -> RDD[Message]:
         return self._spark.sparkContext.parallelize([items], 1).mapPartitions(
@@ -270,7 +305,7 @@ class EpochJob:
                 owners = self._owners()
                 read = self._read(self._specs([], [], owners), names)
                 self._tell(epoch, read.getNumPartitions())
-                reports_of(self._collected(self._after(read, epoch.partitions, owners), subject))
+                reports_of(self._collected(self._after(read, _one_each(epoch.partitions), owners), subject))
                 self._exchanged.clear()
             if self._may_be_together:
                 reports_of(self._collected(self._whole([]), subject))
@@ -308,31 +343,83 @@ class EpochJob:
     def _owners(self) -> tuple[str, ...]:
         return self._placement.owners() if self._placement is not None else ()
 
-    def plan(self, work: Sequence[Work], partitions: int | None = None) -> tuple[RDD[Message], int]:
+    def plan(self, work: Sequence[Work], partitions: int | None = None, tasks: Tasks = ()) -> tuple[RDD[Message], int]:
         """Return the job's RDD, and the number of tasks that read the sources."""
-        partitions = partitions or self._partitions
         owners = self._owners()
         read = self._source_stage(work, owners)
-        return self._after(read, partitions, owners), read.getNumPartitions()
+        return self._after(read, tasks or _one_each(partitions or self._partitions), owners), read.getNumPartitions()
 
-    def _after(self, rdd: RDD[Message], partitions: int, owners: tuple[str, ...]) -> RDD[Message]:
+    def _after(self, rdd: RDD[Message], tasks: Tasks, owners: tuple[str, ...]) -> RDD[Message]:
         """The stages after stage 0."""
         if not self._program.stages:
             return rdd
-        return self._from(1, rdd.partitionBy(partitions, own_partition), partitions, owners)
+        return self._from(1, rdd.partitionBy(len(tasks), task_of(tasks)), tasks, owners)
 
-    def _from(self, first: int, exchanged: RDD[Message], partitions: int, owners: tuple[str, ...]) -> RDD[Message]:
+    def _from(self, first: int, exchanged: RDD[Message], tasks: Tasks, owners: tuple[str, ...]) -> RDD[Message]:
         """The stages from ``first`` on, over the messages exchanged before it."""
         for stage in range(first, self._program.stages + 1):
             self._exchanged[stage] = exchanged
+            last = stage == self._program.stages
             if stage in self._crossings:
                 rdd = messages_of(self._crossings[stage].over(to_frame(self._spark, exchanged)))
             else:
-                rdd = exchanged.mapPartitionsWithIndex(stage_task(self._broadcast, stage, self._private))
-            if self._placement is not None:
-                rdd = self._placement.pinned(rdd, owners)
-            exchanged = rdd.partitionBy(partitions, own_partition) if stage < self._program.stages else exchanged
+                run = packed_task if len(tasks) < sum(map(len, tasks)) else stage_task
+                rdd = exchanged.mapPartitionsWithIndex(run(self._broadcast, stage, self._private))
+            if self._placement is None:
+                exchanged = exchanged if last else rdd.partitionBy(len(tasks), task_of(tasks))
+                continue
+            homes = [owners[mine[0]] for mine in tasks]
+            if last:
+                return self._placement.pinned(rdd, homes)
+            exchanged = self._placement.exchanged(rdd, homes, len(tasks), task_of(tasks))
         return rdd
+
+    def _packed(self, epoch: EpochSpec) -> EpochSpec:
+        """Return the epoch with the partitions of each task, if it may have fewer tasks than partitions. Replays always
+        have a task for each partition: they need selected partitions only."""
+        if self._placement is None or self._crosses or self._size is None or not _usual(epoch):
+            return epoch
+        tasks = packed(self._owners(), self._size)
+        return replace(epoch, tasks=tasks) if len(tasks) < epoch.partitions else epoch
+
+    def _readers(self, epoch: EpochSpec, work: Sequence[Work]) -> RDD[bytes] | None:
+        """Return the parts to read, all of them for each task of the first keyed stage; None if these tasks should not
+        read the sources themselves."""
+        small = self._size is not None and self._size <= READ_BY_ALL and len(epoch.tasks) <= MOST_READERS
+        if self._placement is None or not epoch.tasks or not small or self._program.calls_users:
+            return None
+        parts = self._parts(work)
+        if (
+            parts is None
+            or not all(one.source.origin for one in work)
+            or any(hasattr(part, "low") for _, part in parts)
+        ):
+            return None  # Spark reads them, a user's code does, or each is on the member that keeps it
+        items = cloudpickle.dumps([(name, cloudpickle.dumps(part)) for name, part in parts])
+        owners = self._owners()
+        places = self._placement.places([owners[mine[0]] for mine in epoch.tasks])
+        return located(self._spark.sparkContext, [(items, each) for each in places])
+
+    def _read_by_all(
+        self, epoch: EpochSpec, readers: RDD[bytes], subject: str
+    ) -> tuple[float, tuple[TaskReport, ...] | None]:
+        """Run an epoch without a stage of readers. Return the time at which its job was ready, and the reports; None
+        instead of these, if there are too many rows."""
+        rdd = readers.mapPartitionsWithIndex(reading_task(self._broadcast, self._private))
+        if self._program.stages > 1:
+            moved = rdd.partitionBy(len(epoch.tasks), task_of(epoch.tasks))
+            rdd = self._from(2, moved, epoch.tasks, self._owners())
+        self._tell(epoch)
+        planned = time.perf_counter()
+        try:
+            return planned, reports_of(self._collected(rdd, subject))
+        except TooManyRows:
+            return planned, None
+        except TasksLost:
+            self._size = None  # it may have been too much for so few tasks; the next attempt uses more
+            raise
+        finally:
+            self._exchanged.clear()
 
     def _source_stage(self, work: Sequence[Work], owners: tuple[str, ...]) -> RDD[Message]:
         items: list[tuple[str, bytes]] = []

@@ -6,8 +6,8 @@ are the same in every epoch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,8 @@ from holdfast.spark.epoch_property import Told, current_epoch, current_partition
 from holdfast.spark.placed_work import check
 from holdfast.task.messages import COUNT, Message, TruncatedInput, counted, failure
 from holdfast.task.missing_layers import fetch_missing_layers
+from holdfast.task.packed_tasks import read_and_run, run_packed
+from holdfast.task.program import Program
 from holdfast.task.read_sources import read_parts
 from holdfast.task.single_task import TooManyRows, run_single_task
 from holdfast.task.stage import Router, TaskReport, finish, run_stage
@@ -64,19 +66,61 @@ def own_partition(partition: int) -> int:
     return partition
 
 
+def task_of(tasks: Sequence[Sequence[int]]) -> Callable[[int], int]:
+    """Return the function from a partition to its task."""
+    found = {partition: task for task, mine in enumerate(tasks) for partition in mine}
+    return found.__getitem__
+
+
 def stage_task(broadcast: Any, stage: int, private: Told) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
     def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
         epoch = current_epoch(private)
         fetched = fetch_missing_layers(broadcast.value, stage, partition, epoch)
-        has_loop = any(isinstance(operator.spec, LoopSpec) for operator in broadcast.value.at(stage))
         try:
-            with memory_kept(KEPT) if has_loop else nullcontext():
+            with _memory(broadcast.value, stage):
                 router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
         except (HoldfastError, LargeRound) as error:
             return iter(failure(error, epoch.partitions))
         report.fetched = fetched
         done = finish(router, report, partition)
         return done if stage == broadcast.value.stages else counted(done, epoch.partitions)
+
+    return task
+
+
+def _memory(program: Program, stage: int) -> AbstractContextManager[None]:
+    has_loop = any(isinstance(operator.spec, LoopSpec) for operator in program.at(stage))
+    return memory_kept(KEPT) if has_loop else nullcontext()
+
+
+def packed_task(broadcast: Any, stage: int, private: Told) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
+    """A task that runs several partitions."""
+
+    def task(index: int, messages: Iterable[Message]) -> Iterator[Message]:
+        epoch = current_epoch(private)
+        try:
+            with _memory(broadcast.value, stage):
+                return iter(list(run_packed(broadcast.value, stage, index, epoch, messages)))
+        except HoldfastError as error:
+            return iter(failure(error, epoch.partitions))
+
+    return task
+
+
+def reading_task(broadcast: Any, private: Told) -> Callable[[int, Iterable[bytes]], Iterator[Message]]:
+    """A task that reads all sources, and runs several partitions of the first keyed stage."""
+
+    def task(index: int, packed: Iterable[bytes]) -> Iterator[Message]:
+        epoch = current_epoch(private)
+        found = list(packed)
+        if not found:
+            raise TruncatedInput("its list of parts did not come")
+        items = _unpacked(item for one in found for item in cloudpickle.loads(one))
+        try:
+            with _memory(broadcast.value, 1):
+                return iter(list(read_and_run(broadcast.value, index, epoch, items)))
+        except (HoldfastError, TooManyRows) as error:
+            return iter(failure(error, epoch.partitions))
 
     return task
 

@@ -2,15 +2,21 @@
 
 Spark calls the listener in a thread of its own, after the event; a slow listener delays only itself. One listener per
 Spark context hands events, as plain values, to the parts of Holdfast that registered.
+
+Each call from the JVM costs processor time there and here, and an epoch on a cluster has dozens of events: of stages,
+of tasks, of blocks of broadcasts. So the JVM itself passes over what nobody wants (`_Attached`): without a watched
+query, all but the events of members.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 
@@ -65,25 +71,57 @@ Event = ExecutorJoined | ExecutorLost | JobStarted | StageSubmitted | TaskEnded
 Hear = Callable[[Event], None]
 
 
-class Listener:
-    """Receives all of Spark's events, and passes the wanted ones on, in order, one at a time."""
+_OF_MEMBERS = ("onExecutorAdded", "onExecutorRemoved")
+_OF_TASKS = ("onJobStart", "onStageSubmitted", "onTaskEnd")
+_INTERFACE = "org.apache.spark.scheduler.SparkListenerInterface"
 
-    def __init__(self) -> None:
+
+class _Attached:
+    """Some methods of a listener, attached to a Spark context. Calls of other methods do not leave the JVM."""
+
+    def __init__(self, context: SparkContext, listener: Listener, methods: Sequence[str]) -> None:
+        jvm: Any = context._jvm
+        self._bus = context._jsc.sc()
+        interface = jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_INTERFACE)
+        # Java's own filter: a listener that hands one kind of event to a method, and ignores all others.
+        create = jvm.java.beans.EventHandler.create
+        self._listeners = [create(interface, listener, method, "", method) for method in methods]
+        for each in self._listeners:
+            self._bus.addSparkListener(each)
+
+    def detach(self) -> None:
+        for each in self._listeners:
+            self._bus.removeSparkListener(each)
+
+
+class Listener:
+    """Receives Spark's events, and passes them on, in order, one at a time."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
         self._lock = threading.Lock()
         self._all: list[Hear] = []
         self._tasks: list[Hear] = []
+        self._members_attached = _Attached(context, self, _OF_MEMBERS)
+        self._tasks_attached: _Attached | None = None
 
     def add(self, hear: Hear, *, tasks: bool = False) -> None:
         """Register ``hear`` for members' events; with ``tasks`` also for events of jobs, stages and tasks, which are
         many."""
         with self._lock:
             (self._tasks if tasks else self._all).append(hear)
+            if tasks and self._tasks_attached is None:
+                self._tasks_attached = _Attached(self._context, self, _OF_TASKS)
 
     def remove(self, hear: Hear) -> None:
         with self._lock:
             for some in (self._tasks, self._all):
                 if hear in some:
                     some.remove(hear)
+            if not self._tasks and self._tasks_attached is not None:
+                attached, self._tasks_attached = self._tasks_attached, None
+                with suppress(Py4JError, OSError):  # the session has stopped
+                    attached.detach()
 
     def _tell(self, event: Event) -> None:
         with self._lock:
@@ -137,12 +175,6 @@ class Listener:
                 )
             )  # fmt: skip
 
-    def __getattr__(self, name: str) -> Any:
-        # The interface has two dozen more methods.
-        if name.startswith("on"):
-            return _ignored
-        raise AttributeError(name)
-
     def toString(self) -> str:
         return "holdfast"
 
@@ -156,10 +188,6 @@ class Listener:
         implements = ("org.apache.spark.scheduler.SparkListenerInterface",)
 
 
-def _ignored(*event: Any) -> None:
-    return None
-
-
 _LISTENERS: dict[str, Listener] = {}
 _ATTACHING = threading.Lock()
 
@@ -169,7 +197,5 @@ def listener_of(context: SparkContext) -> Listener:
     with _ATTACHING:
         if context.applicationId not in _LISTENERS:
             ensure_callback_server_started(context._gateway)
-            listener = Listener()
-            context._jsc.sc().addSparkListener(listener)
-            _LISTENERS[context.applicationId] = listener
+            _LISTENERS[context.applicationId] = Listener(context)
         return _LISTENERS[context.applicationId]

@@ -2,11 +2,11 @@
 
 A member is a host directory (`log/host_paths.py`); which partition belongs to which member is a function of the
 membership alone (`coordinator/partition_ownership.py`). The tasks of a partition get its owner's host as their
-preferred location: a stage's output is packed into one element per partition and zipped with a collection that has that
-location, and Spark runs the whole narrow chain there. Spark may ignore a preference, so each task checks where it runs.
-On another member, a task of an epoch takes its layers from the log's copies, if they hold them
-(`task/missing_layers.py`); any other task fails, so that Spark tries it again. If the owner is gone, retries cannot
-help: the job fails, and the driver assigns partitions anew.
+preferred location: a stage's output is packed into a fixed number of elements per task and zipped, in the JVM, with a
+collection that has that location, and Spark runs the whole narrow chain there. Spark may ignore a preference, so each
+task checks where it runs. On another member, a task of an epoch takes its layers from the log's copies, if they hold
+them (`task/missing_layers.py`); any other task fails, so that Spark tries it again. If the owner is gone, retries
+cannot help: the job fails, and the driver assigns partitions anew.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 from pyspark import RDD, SparkContext, cloudpickle
-from pyspark.serializers import BatchedSerializer, CPickleSerializer
+from pyspark.serializers import BatchedSerializer, CPickleSerializer, pack_long
 
 from holdfast.coordinator.partition_ownership import PartitionOwnership
 from holdfast.errors import TooFewMembers
@@ -27,6 +28,11 @@ from holdfast.spark.membership import present
 from holdfast.spark.own_jobs import own_jobs
 
 T = TypeVar("T")
+Places = tuple[str, ...]
+"""Preferred locations of a task, as Spark names them: hosts, and executors."""
+
+_LISTS = BatchedSerializer(CPickleSerializer())
+"""Reads elements that were packed as lists."""
 
 _LOOKS = 10
 _PATIENCE = 60.0
@@ -58,8 +64,9 @@ class PlacedWork:
         self.losses = 0
         """How many times a host lost its last executor."""
 
-        self._places: tuple[tuple[str, ...], RDD[bytes]] | None = None
-        """(The owners' hosts, a collection whose partitions prefer them). Kept until owners or hosts change."""
+        self._places: dict[tuple[tuple[Places, ...], int], Any] = {}
+        """(Preferred places of each task, elements per task) → a collection of the JVM whose partitions have these
+        preferences. Kept until owners or hosts change."""
 
         self._asked: dict[str, tuple[set[str], str]] = {}
         """Host → (its executors when it was asked for its directory's name, that name)."""
@@ -113,6 +120,10 @@ class PlacedWork:
     def host(self, name: str) -> str:
         """The host of a member; "" if the member is gone."""
         return self._hosts.get(name, "")
+
+    def places(self, owners: Sequence[str]) -> list[Places]:
+        """The preferred places of tasks with these owners."""
+        return [tuple(host for host in (self.host(owner),) if host) for owner in owners]
 
     def refresh(self, settle: bool = False) -> bool:
         """Find the present members and assign partitions to them. Return whether a partition has another owner than
@@ -180,12 +191,24 @@ class PlacedWork:
 
     def pinned(self, rdd: RDD[T], owners: Sequence[str]) -> RDD[T]:
         """Return ``rdd`` with each partition computed on its owner's host, where Spark follows the preference."""
-        packed = rdd.mapPartitions(_one_element)
-        hosts = tuple(map(self.host, owners))
-        if self._places is None or self._places[0] != hosts:
-            self._places = hosts, located(self._context, [(b"", host) for host in hosts])
-        zipped = packed._jrdd.zip(self._places[1]._jrdd).keys()
-        return RDD(zipped, self._context, packed._jrdd_deserializer).flatMap(pickle.loads)
+        return RDD(self._on_hosts(rdd.mapPartitions(_one_element), owners, 1), self._context, _LISTS)
+
+    def exchanged(
+        self, rdd: RDD[tuple[int, T]], owners: Sequence[str], partitions: int, task: Callable[[int], int]
+    ) -> RDD[tuple[int, T]]:
+        """Return ``rdd.partitionBy(partitions, task)``, with each partition of ``rdd`` computed on the host of its
+        owner. (After `pinned`, a second Python process would have to sort the elements for the exchange.)"""
+        keyed = rdd.mapPartitions(_for_exchange(partitions, task))
+        return exchange(self._context, self._on_hosts(keyed, owners, 2 * partitions), partitions)
+
+    def _on_hosts(self, packed: RDD[bytes], owners: Sequence[str], elements: int) -> Any:
+        """The JVM's RDD of ``packed``, which has so many elements in each partition, on the owners' hosts."""
+        places = tuple(self.places(owners))
+        if (places, elements) not in self._places:
+            self._places = {key: made for key, made in self._places.items() if key[0] == places}
+            self._places[places, elements] = _empty(self._context, places, elements)
+        packed._bypass_serializer = True  # PySpark's own way to write plain bytes
+        return packed._jrdd.zip(self._places[places, elements]).keys()
 
     def run(self, what: Callable[[list[Any]], list[Any]], shares: Sequence[tuple[str, list[Any]]]) -> list[Any]:
         """Call ``what`` on each member's share of items, on that member. Return all results."""
@@ -213,14 +236,62 @@ def _one_element(items: Iterator[Any]) -> Iterator[bytes]:
     yield pickle.dumps(list(items), 5)
 
 
-def located(context: SparkContext, items: Sequence[tuple[bytes, str]]) -> RDD[bytes]:
-    """Return an RDD with one partition per item, each with its preferred host ("" for none)."""
+def _for_exchange(partitions: int, task: Callable[[int], int]) -> Callable[[Iterator[tuple[int, T]]], Iterator[bytes]]:
+    """Pack elements for `exchange`: for each partition its number and its elements, also if it gets none."""
+
+    def packed(items: Iterator[tuple[int, T]]) -> Iterator[bytes]:
+        buckets: list[list[tuple[int, T]]] = [[] for _ in range(partitions)]
+        for item in items:
+            buckets[task(item[0])].append(item)
+        for number, bucket in enumerate(buckets):
+            yield pack_long(number)
+            yield pickle.dumps(bucket, 5)
+
+    return packed
+
+
+def exchange(context: SparkContext, keyed: Any, partitions: int) -> RDD[Any]:
+    """Return an RDD of the elements of ``keyed`` (the JVM's RDD of what `_for_exchange` packed), each in its partition:
+    the second half of `RDD.partitionBy`."""
     jvm: Any = context._jvm
+    pairs = jvm.PairwiseRDD(keyed.rdd()).asJavaPairRDD()
+    moved = jvm.PythonRDD.valueOfPair(pairs.partitionBy(jvm.PythonPartitioner(partitions, 0)))
+    return RDD(moved, context, _LISTS)
+
+
+def _empty(context: SparkContext, places: Sequence[Places], elements: int) -> Any:
+    """A collection of the JVM whose partitions have these preferences, and so many empty elements each."""
+    jvm: Any = context._jvm
+    scala = _scala(context)
+    some = scala.seq([""] * elements)
+    rows = [scala.pair(some, scala.seq(list(each))) for each in places]
+    itself = getattr(getattr(jvm.scala, "$less$colon$less$"), "MODULE$").refl()
+    made = context._jsc.sc().makeRDD(scala.seq(rows), scala.tag)
+    return made.flatMap(itself, scala.tag).toJavaRDD()
+
+
+class _Scala(NamedTuple):
+    """What `located` and `_empty` need of the JVM. To look it up takes fifteen messages, each time."""
+
+    seq: Any
+    pair: Any
+    tag: Any
+
+
+@lru_cache(maxsize=1)
+def _scala(context: SparkContext) -> _Scala:
+    jvm: Any = context._jvm
+    tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").AnyRef()
+    return _Scala(jvm.PythonUtils.toSeq, jvm.scala.Tuple2, tag)
+
+
+def located(context: SparkContext, items: Sequence[tuple[bytes, str | Places]]) -> RDD[bytes]:
+    """Return an RDD with one partition per item, each with its preferred host ("" for none), or places."""
+    scala = _scala(context)
     serializer = BatchedSerializer(CPickleSerializer(), 1)
     rows = []
-    for data, host in items:
-        hosts = jvm.PythonUtils.toSeq([host] if host else [])
-        rows.append(jvm.scala.Tuple2(bytearray(pickle.dumps([bytes(data)], 4)), hosts))
-    tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").AnyRef()
-    made = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), tag)
+    for data, at in items:
+        places = [each for each in ([at] if isinstance(at, str) else at) if each]
+        rows.append(scala.pair(bytearray(pickle.dumps([bytes(data)], 4)), scala.seq(places)))
+    made = context._jsc.sc().makeRDD(scala.seq(rows), scala.tag)
     return RDD(made.toJavaRDD(), context, serializer)

@@ -142,7 +142,6 @@ def _read(
     ahead: deque[Future[tuple[Router, TaskReport]]] = deque()
     done = Routed([message for each in ready for message in each.messages])
     done.read, done.sent = sum(each.read for each in ready), sum(each.sent for each in ready)
-    budget = _Budget(_READ * limit - done.read)
 
     def check(report: TaskReport) -> None:
         if done.sent + report.sent > 2 * limit:
@@ -155,8 +154,7 @@ def _read(
         done.messages.extend(finish(router, report, 0))
 
     def small() -> Iterator[tuple[str, Part]]:
-        for name, part in items:
-            counted = _Counted(part, budget)
+        for name, counted in limited(items, limit, done.read):
             if pool is None:
                 yield name, counted
                 continue
@@ -173,6 +171,23 @@ def _read(
     while ahead:
         finished(*ahead.popleft().result())
     return done
+
+
+def limited(items: Iterable[tuple[str, Part]], limit: int, read: int = 0) -> Iterator[tuple[str, Part]]:
+    """Yield the parts, which raise `TooManyRows` if they read many more rows together than an epoch of ``limit`` rows
+    does. ``read``: the rows that were read before."""
+    budget = _Budget(_READ * limit - read)
+    return ((name, _Counted(part, budget)) for name, part in items)
+
+
+def rows_checked(limit: int) -> Callable[[TaskReport], None]:
+    """Return a check that raises `TooManyRows` if many more than ``limit`` rows were sent to operators."""
+
+    def check(report: TaskReport) -> None:
+        if report.sent > 2 * limit:
+            raise TooManyRows
+
+    return check
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.Table]:

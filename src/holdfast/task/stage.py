@@ -107,6 +107,9 @@ class EpochSpec:
     senders: int = 0
     """The number of tasks of stage 0, which read the sources."""
 
+    tasks: tuple[tuple[int, ...], ...] = ()
+    """Task of a keyed stage → the partitions that it runs (`packed_tasks`). Empty: a task runs one partition."""
+
     round_jobs: RoundJobs | None = None
     """How rounds of loops may run as jobs of their own. None: all rounds of the epoch run in one task."""
 
@@ -168,6 +171,9 @@ class TaskReport:
 
     member: str = field(default_factory=member)
     """The member that ran the task: the name of the host's directory, if hosts have their own."""
+
+    task: int | None = None
+    """The task, if it ran several partitions and made a report for each; None: it made this report alone."""
 
     fetched: int = 0
     """Layers fetched from the log's copies before the task could run, because it ran on another member than the
@@ -264,10 +270,17 @@ def split(table: pa.Table, partitions: int) -> Iterator[tuple[int, pa.Table]]:
 
 
 def run_stage(
-    program: Program, stage: int, partition: int, epoch: EpochSpec, messages: Iterable[Message], *, keep: bool = False
+    program: Program,
+    stage: int,
+    partition: int,
+    epoch: EpochSpec,
+    messages: Iterable[Message],
+    *,
+    keep: bool = False,
+    complete: bool = False,
 ) -> tuple[Router, TaskReport]:
-    """Run the operators of a stage over the messages of one partition. ``keep``: this same task sent all of them, so
-    none can be missing.
+    """Run the operators of a stage over the messages of one partition. ``complete``: this same task sent all of them,
+    so none can be missing. ``keep``: so it is, and what the operators send stays in this task, too.
 
     Raises `TruncatedInput` if messages are missing.
     """
@@ -276,8 +289,8 @@ def run_stage(
     router = Router(program, epoch, report, keep=keep)
     mine = {channel for operator in program.at(stage) for channel in operator.channels}
     failed = False
-    if not keep:
-        messages = arrived(messages, epoch.senders if stage == 1 else epoch.partitions)
+    if not keep and not complete:
+        messages = arrived(messages, epoch.senders if stage == 1 else len(epoch.tasks) or epoch.partitions)
     for owner, (channel, buffer) in messages:
         failed = failed or channel == FAILED
         if channel in mine:

@@ -1,6 +1,6 @@
 """A simulated Spark: tasks run one after the other, in any order; some run twice, some again after a failure.
 
-Some epochs run in one task, as small ones do.
+Some epochs run in one task, as small ones do; where members have layers of their own, some run in few tasks.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from holdfast.plan.dataflow import Dataflow
 from holdfast.runtime.runner import Beside, Job, Outcome, R, T, Work, unreachable
 from holdfast.task.messages import Message, TruncatedInput, counted, failure
 from holdfast.task.missing_layers import fetch_missing_layers
+from holdfast.task.packed_tasks import ROWS, packed, read_and_run, run_packed
 from holdfast.task.program import Program, bounds
 from holdfast.task.read_sources import read_parts
 from holdfast.task.round_tasks import RoundJob, run_rounds
@@ -191,6 +192,15 @@ class SimulatedJob:
         epoch = replace(epoch, owners=self._runner.owners() if self._runner.scattered else ())
         if _in_one_task(epoch):
             return Outcome(reports_of(self._attempts(epoch, partial(self._whole, epoch, items))), 0.0, 0.0)
+        if _in_few_tasks(epoch):
+            epoch = replace(epoch, tasks=packed(epoch.owners, self._random.choice((0, 4 * ROWS))))
+            if self._random.random() < 0.5 and not any(hasattr(part, "low") for _, part in items):
+                read = [
+                    message
+                    for task in range(len(epoch.tasks))
+                    for message in self._on_home(epoch, task, partial(self._read_packed, epoch, task, items))
+                ]
+                return Outcome(self._in_stages(epoch, read, first=2), 0.0, 0.0)
         messages: list[Message] = []
         shares = list(self._shares(items))
         epoch = replace(epoch, senders=len(shares))
@@ -198,11 +208,12 @@ class SimulatedJob:
             messages += self._attempts(epoch, partial(self._read, epoch, share, place), partial(str, member))
         return Outcome(self._in_stages(epoch, messages), 0.0, 0.0)
 
-    def _in_stages(self, epoch: EpochSpec, messages: list[Message]) -> tuple[TaskReport, ...]:
-        """Run the stages. Large rounds of loops run as jobs, and then the stages run again from the loop's stage on."""
+    def _in_stages(self, epoch: EpochSpec, messages: list[Message], first: int = 1) -> tuple[TaskReport, ...]:
+        """Run the stages from ``first`` on. Large rounds of loops run as jobs, and then the stages run again from the
+        loop's stage on."""
         if not self._runner.scattered and any(isinstance(each.spec, LoopSpec) for each in self._program.operators):
             epoch = told_of_jobs(epoch)
-        exchanged, first = {1: messages}, 1
+        exchanged = {first: messages}
         try:
             while True:
                 for stage in range(first, self._program.stages + 1):
@@ -262,6 +273,11 @@ class SimulatedJob:
     def _stage(self, epoch: EpochSpec, stage: int, messages: list[Message]) -> list[Message]:
         self._random.shuffle(messages)
         done: list[Message] = []
+        if epoch.tasks:
+            for number, some in enumerate(epoch.tasks):
+                mine = [message for message in messages if message[0] in some]
+                done += self._on_home(epoch, number, partial(self._run_packed, epoch, stage, number, mine))
+            return done
         order = list(range(epoch.partitions))
         self._random.shuffle(order)
         for partition in order:
@@ -278,6 +294,22 @@ class SimulatedJob:
             except Misplaced:
                 done += self._attempts(epoch, task, partial(str, home))
         return done
+
+    def _on_home(self, epoch: EpochSpec, task: int, work: Callable[[], list[Message]]) -> list[Message]:
+        """Run a task of several partitions, most often on the member that has them."""
+        home = epoch.owners[epoch.tasks[task][0]]
+        try:
+            return self._attempts(epoch, work, partial(self._runner.another, home))
+        except Misplaced:
+            return self._attempts(epoch, work, partial(str, home))
+
+    def _read_packed(self, epoch: EpochSpec, task: int, items: Sequence[Any]) -> list[Message]:
+        failpoints.reach("task: epoch")
+        return list(read_and_run(self._program, task, epoch, items, pause=0.0))
+
+    def _run_packed(self, epoch: EpochSpec, stage: int, task: int, messages: list[Message]) -> list[Message]:
+        failpoints.reach("task: epoch")
+        return list(run_packed(self._program, stage, task, epoch, messages, pause=0.0))
 
     def _task(self, epoch: EpochSpec, stage: int, partition: int, messages: list[Message]) -> list[Message]:
         failpoints.reach("task: epoch")
@@ -308,5 +340,14 @@ class SimulatedJob:
 
 def _in_one_task(epoch: EpochSpec) -> bool:
     """Whether an epoch runs in one task. Results must not depend on it; a replay of such an epoch runs in stages."""
-    usual = not epoch.owners and epoch.first == epoch.number and epoch.run is None and epoch.write is None
-    return usual and epoch.number % 3 == 1
+    return _usual(epoch) and not epoch.owners and epoch.number % 3 == 1
+
+
+def _in_few_tasks(epoch: EpochSpec) -> bool:
+    """Whether an epoch of members with layers of their own has fewer tasks than partitions. Results must not depend on
+    it either."""
+    return _usual(epoch) and bool(epoch.owners) and epoch.number % 3 != 0
+
+
+def _usual(epoch: EpochSpec) -> bool:
+    return epoch.first == epoch.number and epoch.run is None and epoch.write is None
