@@ -107,7 +107,8 @@ def test_an_old_root_is_shared_too_and_state_that_does_not_reach_back_is_made_ag
     branch = flow.branch("old", at=4)
     there = sorted((tmp_path / "log" / "branches" / "old" / "traces").glob("*/*.arrow"))
     assert any(path.stem.endswith("-part") for path in there), "a layer reaches beyond the root"
-    assert all(path.stat().st_nlink == 2 for path in there), "nothing was copied"
+    shared = {path.stat().st_ino for path in (tmp_path / "log" / "traces").glob("*/*.arrow")}
+    assert {path.stat().st_ino for path in there} <= shared, "nothing was copied"
     assert rows(branch) == then and _recovery(branch).filled == 4, "state is made again from rows"
     assert branch.replay(to=15) == 11 and rows(branch) == rows(flow, 15)
     assert branch.replay() == 4 and rows(branch) == {view: shop.expected(view) for view in VIEWS}
