@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=12, help="blocks of each flow that count")
     parser.add_argument("--seconds", type=float, default=12, help="length of a block")
     parser.add_argument("--warm-up", type=int, default=4, help="epochs at the beginning of a block that do not count")
-    arguments = parse(parser, keys=20_000, rows=2_000, rounds=2, seconds=3, every=0.1)
+    arguments = parse(parser, keys=20_000, rows=2_000, rounds=1, seconds=2, every=0.1)
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     try:
         return report(arguments, measure(arguments, home))
@@ -95,6 +95,9 @@ class Side:
             self.catching_up.append(rest)
         self._files.forget_all()
         return times, rate
+
+    def close(self) -> None:
+        self._ours.close()
 
 
 def measure(arguments: argparse.Namespace, home: Path) -> dict[str, Any]:
