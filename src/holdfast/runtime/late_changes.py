@@ -75,7 +75,7 @@ def rows_at(log: ViewLog, epoch: int) -> LateChange:
     def read(low: int, high: int) -> pa.Table:
         return log.snapshot(low, high, epoch).drop_columns(["_epoch"])
 
-    return LateChange(read, _stored(log, -1, epoch))
+    return LateChange(read, _stored(log, None, epoch))
 
 
 def difference_to(new: ViewLog, at: int, old: ViewLog, before: int) -> LateChange:
@@ -86,7 +86,7 @@ def difference_to(new: ViewLog, at: int, old: ViewLog, before: int) -> LateChang
 
     # Logs that are arranged by other keys have no ranges in common.
     same = new.spec.key == old.spec.key
-    return LateChange(read, _stored(new, -1, at) + _stored(old, -1, before) if same else 0)
+    return LateChange(read, _stored(new, None, at) + _stored(old, None, before) if same else 0)
 
 
 def known(change: pa.Table) -> LateChange:
@@ -99,5 +99,5 @@ def attempt_of(digest: str) -> str:
     return f"{digest}-{secrets.token_hex(4)}"
 
 
-def _stored(log: ViewLog, after: int, upto: int) -> int:
+def _stored(log: ViewLog, after: int | None, upto: int) -> int:
     return int(pc.sum(log.stored(0, 2**64, after, upto).column("rows")).as_py() or 0)

@@ -88,11 +88,12 @@ class ViewLog:
             return None
         return quiet, self.changes(0, 2**64, at, at).drop_columns(["_epoch"])
 
-    def stored(self, low: int, high: int, after: int, upto: int) -> pa.Table:
-        """The number of rows that the layers hold of the epochs after < e ≤ upto in a range of hashes, or more, as a
-        table: one row, or one per partition if several hosts have the layers. Reads no row."""
-        slices = self.open(low, high, upto).slices
-        rows = sum(each.stop - each.start for each in slices if each.layer.name.last > after)
+    def stored(self, low: int, high: int, after: int | None, upto: int) -> pa.Table:
+        """The number of rows that `changes` reads in a range of hashes, or more; with ``after`` None, that `snapshot`
+        reads. As a table: one row, or one per partition if several hosts have the layers. Reads no row; raises what
+        these raise if the epochs cannot be read."""
+        trace = self.open(low, high, upto)
+        rows = trace.rows if after is None else trace.stored(after, upto)
         return pa.table({"rows": pa.array([rows], pa.int64())})
 
     def folded(self, low: int, high: int, after: int, at: int) -> pa.Table:

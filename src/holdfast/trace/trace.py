@@ -182,6 +182,13 @@ class Trace:
     def changes(self, after: int, upto: int) -> Block:
         """All rows with after < epoch ≤ upto, each at its epoch. Raises EpochUnavailable if compaction has passed
         ``after``, LogDamaged if a layer that is read is damaged."""
+        return self._joined([piece.block() for piece in self._of_changes(after, upto)])
+
+    def stored(self, after: int, upto: int) -> int:
+        """The rows stored in the pieces that `changes` reads. Raises as it does, but for damage to rows."""
+        return sum(piece.stop - piece.start for piece in self._of_changes(after, upto))
+
+    def _of_changes(self, after: int, upto: int) -> list[Slice]:
         upto = min(upto, self.as_of)
         try:
             slices, _ = self._open_cover(after, upto, exact=True)
@@ -198,7 +205,7 @@ class Trace:
                 upto=upto,
                 earliest=earliest,
             ) from error
-        return self._joined([piece.block() for piece in slices])
+        return slices
 
     def folded_after(self, after: int) -> int | None:
         """The epoch up to which compaction has collapsed epochs after ``after`` in which no row changed.

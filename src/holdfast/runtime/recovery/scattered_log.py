@@ -40,7 +40,7 @@ class ScatteredViewLog(ViewLog):
     def snapshot(self, low: int, high: int, at: int) -> pa.Table:
         return self.over(low, high, lambda kept, low, high: kept.snapshot(low, high, at))
 
-    def stored(self, low: int, high: int, after: int, upto: int) -> pa.Table:
+    def stored(self, low: int, high: int, after: int | None, upto: int) -> pa.Table:
         return self.over(low, high, lambda kept, low, high: kept.stored(low, high, after, upto))
 
     def folded(self, low: int, high: int, after: int, at: int) -> pa.Table:
