@@ -84,6 +84,29 @@ def test_bounds_and_runs_are_found_where_numpy_finds_them(column: list[int], wan
 
 
 @needs_compiled
+@pytest.mark.parametrize("seed", range(40))
+def test_runs_are_found_in_long_columns_however_their_words_are_spread(seed: int) -> None:
+    """Searches that take turns and begin at guesses, which even words have; other words make every guess wrong."""
+    random = np.random.default_rng(seed)
+    rows = int(random.integers(5_000, 60_000))
+    even = random.integers(0, 2**64, rows, np.uint64)
+    column = np.sort(
+        [
+            lambda: even,
+            lambda: even >> np.uint64(random.integers(0, 56)),
+            lambda: (2.0 ** random.uniform(0, 63, rows)).astype(np.uint64),
+            lambda: np.repeat(even[: rows // 50 + 1], 50)[:rows],
+            lambda: np.concatenate([np.zeros(rows, np.uint64), even[:100], np.full(50, 2**64 - 1, np.uint64)]),
+        ][seed % 5]()
+    )
+    some = int(random.integers(64, rows // 32))
+    ends = np.array([0, 1, 2**64 - 2, 2**64 - 1], np.uint64)
+    keys = np.unique(np.concatenate([random.choice(column, some // 2), even[: some // 3], ends]))
+    for one, other in zip(*both(inner_loops.runs_of, column, keys), strict=True):
+        assert (one == other).all()
+
+
+@needs_compiled
 @given(words)
 def test_words_are_mixed_alike(values: list[int]) -> None:
     ours, numpy = array(values), array(values)

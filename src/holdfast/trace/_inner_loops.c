@@ -198,6 +198,85 @@ static PyObject *lower_bounds(PyObject *self, PyObject *const *arguments, Py_ssi
     Py_RETURN_NONE;
 }
 
+/* Where the words are spread evenly, as hashes are, the distance between two words says how many words lie between them,
+   give or take the square root. So a search begins at a guess. Most of its time would still be spent waiting for memory
+   that is far apart; so STREAMS searches, each through its own share of the wanted words, take turns, and the memory
+   around a guess is on its way while the others search. A guess changes no result. Where guesses are worse than steps
+   from the last word found, they are not made any more. Where wanted words are near each other (less than APART rows),
+   or few, a search from the last one found is as fast. */
+enum { STREAMS = 8, LINE = 8, FEW_WANTED = 64, APART = 32, TRIED = 256 };
+
+/* The first index in [low, rows) whose word is not below `wanted`, begun at `guess`. */
+static Py_ssize_t not_below_near(const uint64_t *words, Py_ssize_t low, Py_ssize_t rows, Py_ssize_t guess,
+                                 uint64_t wanted)
+{
+    if (words[guess] < wanted) return not_below(words, guess, rows, LINE, wanted);
+    Py_ssize_t high = guess, step = LINE; /* words[high] >= wanted all the time */
+    while (high > low) {
+        Py_ssize_t next = high - low > step ? high - step : low;
+        if (words[next] < wanted) {
+            low = next;
+            while (high - low > 1) {
+                Py_ssize_t middle = low + (high - low) / 2;
+                if (words[middle] < wanted)
+                    low = middle;
+                else
+                    high = middle;
+            }
+            return high;
+        }
+        high = next;
+        step *= 2;
+    }
+    return high;
+}
+
+/* For each wanted word (sorted, unique) the rows [left, right) that have it; right is left where there is none. */
+static void find_runs(const uint64_t *words, Py_ssize_t rows, const uint64_t *wanted, Py_ssize_t count, int64_t *left,
+                      int64_t *right)
+{
+    Py_ssize_t step = rows / count / 2 + 1, share = (count + STREAMS - 1) / STREAMS;
+    Py_ssize_t at[STREAMS], guess[STREAMS], off = 0, passed = 0;
+    double density = (double)rows / ((double)(words[rows - 1] - words[0]) + 1.0);
+    int guesses = 1;
+    for (int s = 0; s < STREAMS; s++) {
+        Py_ssize_t first = s * share;
+        at[s] = first < count ? not_below(words, 0, rows, rows / 2 + 1, wanted[first]) : rows;
+    }
+    for (Py_ssize_t i = 0; i < share; i++) {
+        if (i == TRIED && off > passed) guesses = 0;
+        for (int s = 0; s < STREAMS; s++) {
+            Py_ssize_t which = s * share + i;
+            guess[s] = at[s];
+            if (which >= count || at[s] >= rows || wanted[which] <= words[at[s]]) continue;
+            double steps = guesses ? (double)(wanted[which] - words[at[s]]) * density : (double)step;
+            guess[s] = steps < (double)(rows - 1 - at[s]) ? at[s] + (Py_ssize_t)steps : rows - 1;
+            PREFETCH(&words[guess[s]]);
+            PREFETCH(&words[guess[s] > LINE ? guess[s] - LINE : 0]);
+            PREFETCH(&words[guess[s] + LINE < rows ? guess[s] + LINE : rows - 1]);
+        }
+        for (int s = 0; s < STREAMS; s++) {
+            Py_ssize_t which = s * share + i, from = at[s];
+            if (which >= count) continue;
+            if (from >= rows) {
+                left[which] = right[which] = rows;
+                continue;
+            }
+            uint64_t word = wanted[which];
+            Py_ssize_t found = not_below_near(words, from, rows, guess[s], word), end = found;
+            off += found > guess[s] ? found - guess[s] : guess[s] - found;
+            passed += found - from;
+            if (end < rows && words[end] == word) {
+                end++;
+                if (end < rows && words[end] == word)
+                    end = word == UINT64_MAX ? rows : not_below(words, end, rows, 1, word + 1);
+            }
+            left[which] = found;
+            right[which] = at[s] = end;
+        }
+    }
+}
+
 /* For each wanted word (sorted, unique) that is there: its index, and the rows [left, right) that have it. Returns how
    many are there. */
 static PyObject *runs_of(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
@@ -209,16 +288,26 @@ static PyObject *runs_of(PyObject *self, PyObject *const *arguments, Py_ssize_t 
     const uint64_t *words = held.views[0].buf, *wanted = held.views[1].buf;
     int64_t *which = held.views[2].buf, *left = which + count, *right = left + count;
     Py_BEGIN_ALLOW_THREADS
-    Py_ssize_t step = count ? rows / count / 2 + 1 : 1, at = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        at = not_below(words, at, rows, step, wanted[i]);
-        if (at == rows) break;
-        if (words[at] != wanted[i]) continue;
-        which[there] = i;
-        left[there] = at++;
-        if (at < rows && words[at] == wanted[i])
-            at = wanted[i] == UINT64_MAX ? rows : not_below(words, at, rows, 1, wanted[i] + 1);
-        right[there++] = at;
+    if (count >= FEW_WANTED && rows / count >= APART) {
+        find_runs(words, rows, wanted, count, left, right);
+        for (Py_ssize_t i = 0; i < count; i++) {
+            if (right[i] == left[i]) continue;
+            which[there] = i;
+            left[there] = left[i];
+            right[there++] = right[i];
+        }
+    } else {
+        Py_ssize_t step = count ? rows / count / 2 + 1 : 1, at = 0;
+        for (Py_ssize_t i = 0; i < count; i++) {
+            at = not_below(words, at, rows, step, wanted[i]);
+            if (at == rows) break;
+            if (words[at] != wanted[i]) continue;
+            which[there] = i;
+            left[there] = at++;
+            if (at < rows && words[at] == wanted[i])
+                at = wanted[i] == UINT64_MAX ? rows : not_below(words, at, rows, 1, wanted[i] + 1);
+            right[there++] = at;
+        }
     }
     Py_END_ALLOW_THREADS
     release(&held);
