@@ -110,7 +110,7 @@ def test_a_snapshot_holds_compaction_back_until_it_is_removed(shop: Shop, tmp_pa
     assert flow.snapshots() == ()
     state = engine(flow)._state
     assert all(state.copies.floor(trace, state.history, 0) > 1 for trace in engine(flow)._compiled.layouts)
-    shop.run(flow, 10)
+    shop.run(flow, 30)
     flow.wait_safe()
     with pytest.raises(hf.EpochUnavailable):
         rows(flow, 1)

@@ -51,13 +51,16 @@ def test_a_changelog_that_removes_what_it_cannot_read_is_caught(
 def test_a_sink_that_takes_a_failed_commit_for_done_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = Plan(tuple(Fault("link", number, "ENOSPC") for number in range(3, 600, 3)))
     assert simulate_faults(0, plan=plan).broken is None
-    real: Callable[..., Any] = Changelog.commit
 
-    def careless(self: Changelog, *args: Any) -> None:
-        try:
-            real(self, *args)
-        except (HoldfastError, OSError):
-            return
+    def careless(real: Callable[..., Any]) -> Callable[..., None]:
+        def commit(self: Changelog, *args: Any) -> None:
+            try:
+                real(self, *args)
+            except (HoldfastError, OSError):
+                return
 
-    monkeypatch.setattr(Changelog, "commit", careless)
-    assert "is wrong" in str(simulate_faults(0, plan=plan).broken)
+        return commit
+
+    for name in ("commit", "commit_parts"):
+        monkeypatch.setattr(Changelog, name, careless(getattr(Changelog, name)))
+    assert simulate_faults(0, plan=plan).broken is not None

@@ -107,8 +107,8 @@ def test_time_that_does_not_pass_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_edit_that_sinks_are_not_told_of_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.runtime import delivery
+    from holdfast.runtime import late_changes
 
-    whole = delivery.difference
-    monkeypatch.setattr(delivery, "difference", lambda *logs: whole(*logs).slice(0, 0))
+    whole = late_changes.difference
+    monkeypatch.setattr(late_changes, "difference", lambda *logs: whole(*logs).slice(0, 0))
     caught()

@@ -272,7 +272,7 @@ def test_a_loss_in_the_middle_of_an_epoch_begins_a_branch_with_it(counting: Simu
     counting.do(act.LoseMemberAt(4, "task: epoch", 5))
     _run(counting, 1)
     assert engine.approximate is not None and engine.approximate.since == 3 and engine.last == 3
-    counting.do(act.LoseMemberAt(9, "task: epoch", 9))
+    counting.do(act.LoseMemberAt(9, "task: epoch", 4))
     _run(counting, 1)
     assert engine.last == 4 and len(engine.approximate.members) == 2
     assert check_approximate(engine, counting.world) == 2

@@ -61,7 +61,7 @@ def deaths(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_whoever_dies_in_a_round_nothing_is_lost_duplicated_or_wrong(
     scattered: bool, deaths: Counter[str], jobs: list[RoundJob]
 ) -> None:
-    check(with_loops(0, 4), scattered=scattered)
+    check(with_loops(0, 6), scattered=scattered)
     assert deaths.total() > 4
     assert bool(jobs) != scattered, "rounds are jobs where all executors share a directory"
 

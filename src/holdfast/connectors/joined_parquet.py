@@ -12,10 +12,10 @@ cannot move the positions in one.
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -144,7 +144,7 @@ def _value(struct: Struct, number: int) -> Any:
 def read(data: bytes) -> Struct:
     """Read a struct. Raise `ValueError` if the bytes are none."""
     try:
-        return _read_struct(BytesIO(data))
+        return _read_struct(io.BytesIO(data))
     except (IndexError, KeyError, RecursionError) as error:
         raise ValueError(f"a Parquet footer does not parse: {error!r}") from None
 
@@ -156,7 +156,7 @@ def written(struct: Struct) -> bytes:
     return bytes(out)
 
 
-def _read_struct(data: BytesIO) -> Struct:
+def _read_struct(data: io.BytesIO) -> Struct:
     fields: Struct = []
     number = 0
     while (head := data.read(1)[0]) != 0:
@@ -166,7 +166,7 @@ def _read_struct(data: BytesIO) -> Struct:
     return fields
 
 
-def _read(data: BytesIO, kind: int) -> Any:
+def _read(data: io.BytesIO, kind: int) -> Any:
     match kind:
         case 1 | 2:
             return data.read(1)[0]  # a Boolean in a list
@@ -188,7 +188,7 @@ def _read(data: BytesIO, kind: int) -> Any:
             raise KeyError(kind)
 
 
-def _read_number(data: BytesIO) -> int:
+def _read_number(data: io.BytesIO) -> int:
     value = shift = 0
     while True:
         byte = data.read(1)[0]

@@ -517,7 +517,7 @@ def advance(quiet: Sequence[Compiled], partition: int, epoch: EpochSpec, report:
             _note_written(report, operator, suffix, directory, name)
     try:
         report.quiet += write_quiet_layers(
-            traces, plain, low=low, high=high, first=epoch.number, last=epoch.number, digest=epoch.digest
+            traces, plain, low=low, high=high, first=epoch.first, last=epoch.number, digest=epoch.digest
         )
     except OSError as error:
         raise _cannot_write(traces.parent, traces, epoch.number, error) from error
