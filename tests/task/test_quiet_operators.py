@@ -232,3 +232,11 @@ def test_traces_that_nothing_opens_have_their_turns_one_after_the_other() -> Non
 def test_a_trace_with_many_layers_is_merged_at_once() -> None:
     busy = Outcome((TaskReport(1, 0, layers={"a": 8, "b": 7}),), 0.0, 0.0, "task")
     assert crowded(busy, 63, ["a", "b", "c"], 8) == {"a"}
+
+
+def test_a_log_with_large_layers_is_merged_when_there_are_many_more() -> None:
+    """Epochs do not read it. State, and logs with small layers, are merged as ever."""
+    written = {"large": [("layer", 1 << 20)], "small": [("layer", 1000)], "state": [("layer", 1 << 20)]}
+    for count, merged in ((8, {"small", "state"}), (63, {"small", "state"}), (64, {"large", "small", "state"})):
+        report = TaskReport(1, 0, layers=dict.fromkeys(written, count), written=written)
+        assert crowded(Outcome((report,), 0.0, 0.0, "task"), 1, list(written), 8, {"large", "small"}) == merged

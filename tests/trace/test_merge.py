@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import LogDamaged
+from holdfast.trace import merge as merge_module
 from holdfast.trace.cover import Chain, cover, covered, garbage
 from holdfast.trace.hashing import weak_bits
 from holdfast.trace.layer import list_layers, open_layer
@@ -138,6 +139,32 @@ def test_a_trace_in_shape_is_left_alone() -> None:
     for size in (8000, 1000, 100):
         names.step(size, 1)
     assert plan_merge(names.rows.items(), 0, ALL, names.chain) is None
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@given(seed=st.integers(0, 1 << 32))
+@FAST
+def test_a_log_that_is_merged_in_parts_holds_what_it_held_and_comes_to_rest(
+    tmp_path: Path, parts: int, seed: int
+) -> None:
+    rng = Random(seed)
+    world = World(tmp_path / f"{rng.random()}", Layout(3, 1), rng)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(merge_module, "LARGE", 10)
+        since = -1
+        for number in range(24):
+            world.step(rng.choice((0, 1, 6)), parts=parts)
+            if number % 4 != 3:
+                continue
+            since = rng.randrange(since, world.last + 1)
+            for low, high in ranges(parts):
+                keep_in_shape(world.directory, world.layout, low, high, since, world.chain, since, log=True)
+                assert plan_merge(world.sized(), low, high, world.chain) is None
+            for epoch in range(max(since, 0), world.last + 1):
+                assert totals(world.open(epoch).scan()) == world.state(epoch)
+            changed = world.open(world.last).changes(since, world.last)
+            assert totals(changed) == world.state(world.last, after=since)
+    assert len(list_layers(world.directory)) <= 40
 
 
 @pytest.mark.parametrize("weak", [2, 64])

@@ -143,7 +143,9 @@ class BranchRun:
     def complete(self, lineage: Lineage, outcome: Outcome) -> None:
         """Make an epoch count, and ask for merges of traces with many layers."""
         self._flow.guard.tell(events.BranchEpochRan(lineage))
-        if many := crowded(outcome, lineage.epoch, self._compiled.trace_names, self.maintenance.tolerated):
+        if many := crowded(
+            outcome, lineage.epoch, self._compiled.trace_names, self.maintenance.tolerated, self._compiled.only_written
+        ):
             copies, now = self._flow.state.copies, self._runner.clock()
             self.maintenance.request(
                 [

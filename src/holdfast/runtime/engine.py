@@ -1038,7 +1038,9 @@ class Engine:
             self._recoverer.adopted(self._runner.owners() != before)
         if self._delivery.is_maintained:
             self._beside_sinks.request()
-        if many := crowded(outcome, self.last, self._compiled.trace_names, self._maintenance.tolerated):
+        if many := crowded(
+            outcome, self.last, self._compiled.trace_names, self._maintenance.tolerated, self._compiled.only_written
+        ):
             copies, now = self._state.copies, self._runner.clock()
             self._maintenance.request(
                 [

@@ -200,7 +200,9 @@ class Follower:
         outcome = self._job.run(epoch, work, f"{self._declared.name}: following epoch {lineage.epoch}")
         self._digests.append(lineage.digest)
         layouts = self._compiled.layouts
-        if many := crowded(outcome, lineage.epoch, self._compiled.trace_names, self._merging.tolerated):
+        if many := crowded(
+            outcome, lineage.epoch, self._compiled.trace_names, self._merging.tolerated, self._compiled.only_written
+        ):
             self._merging.request(
                 [MergeRequest(self._traces / trace, layouts[trace], -1, -1) for trace in many if trace in layouts]
             )

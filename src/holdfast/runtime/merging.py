@@ -46,6 +46,9 @@ class Upkeep:
     pins: tuple[Pin, ...] = ()
     """The epochs that readers hold; layers that they need stay."""
 
+    log: bool = False
+    """Whether epochs only write the trace, and do not read it."""
+
 
 @dataclass(frozen=True)
 class MergeRequest:
@@ -161,7 +164,7 @@ class _Lane:
         copying = tuple(self._copying())
         ranges = [partition_range(each, self._runner.partitions) for each in range(self._runner.partitions)]
         items = [
-            Upkeep(str(one.directory), one.layout, low, high, one.since, chain, live_after, pins)
+            Upkeep(str(one.directory), one.layout, low, high, one.since, chain, live_after, pins, one.log)
             for one in wanted
             # Pins, and what rounds copy, are read after the chain: a reader that begins later can use every layer that
             # is made here. A round that was begun before knows less of the history, and would take layers for lost.
@@ -218,5 +221,5 @@ def _keep(item: Upkeep) -> int:
     directory = host_path(item.directory)
 
     return keep_in_shape(
-        directory, item.layout, item.low, item.high, item.since, item.chain, item.live_after, item.pins
+        directory, item.layout, item.low, item.high, item.since, item.chain, item.live_after, item.pins, item.log
     )

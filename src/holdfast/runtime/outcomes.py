@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,10 @@ from holdfast.runtime.runner import Outcome
 from holdfast.task.messages import decode
 from holdfast.task.program import Compiled
 from holdfast.task.stage import TaskReport
+
+_LAZIER = 8
+_LARGE = 1 << 19
+"""Bytes of a layer."""
 
 _TURN = 8
 """Layers without rows are merged this many times less often than others: no reader opens them."""
@@ -74,16 +78,30 @@ def written_by(outcome: Outcome) -> int:
     )
 
 
-def crowded(outcome: Outcome, epoch: int, traces: Sequence[str], tolerated: int) -> set[str]:
+def crowded(
+    outcome: Outcome, epoch: int, traces: Sequence[str], tolerated: int, logs: Collection[str] = ()
+) -> set[str]:
     """Return the traces whose layers are to be merged now, among all ``traces`` of the flow.
 
     These are the traces that this epoch opened and that have ``tolerated`` layers or more; and those whose turn it is,
     for the layers that quiet epochs give to traces which nothing opens. A trace's turn comes every `_TURN` ·
     ``tolerated`` epochs, and not all have it at once, so what an epoch costs for them is the same in each. (The first
-    turn comes when there can be that many layers.)"""
-    found = {trace for report in outcome.reports for trace, count in report.layers.items() if count >= tolerated}
+    turn comes when there can be that many layers.)
+
+    ``logs`` are only written by epochs. If their layers are large, they are merged when they are `_LAZIER` times as
+    many: epochs do not wait for a log, and each row of it is written again fewer times."""
+    found = {
+        trace
+        for report in outcome.reports
+        for trace, count in report.layers.items()
+        if count >= tolerated * (_LAZIER if trace in logs and _is_large(report, trace) else 1)
+    }
     turns = _TURN * tolerated
     return found.union(traces[epoch % turns :: turns]) if epoch >= turns else found
+
+
+def _is_large(report: TaskReport, trace: str) -> bool:
+    return any(size >= _LARGE for _, size in report.written.get(trace, ()))
 
 
 def rounds_of(outcome: Outcome) -> dict[str, int]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,11 @@ from holdfast.trace.search import open_slice
 
 _FACTOR = 2
 _SIDE_BY_SIDE = 4
-"""A run of more layers than this, side by side (from when there were more partitions), is rewritten as one layer."""
+"""A run of more layers than this, side by side (from when there were more partitions), is rewritten. So many layers a
+large merge is written as."""
+
+LARGE = 2_000_000
+"""Rows from which on a merge is large."""
 
 
 def plan_merge(
@@ -86,9 +91,55 @@ def merge(
     If a layer was already collapsed further than ``since``, so is the result: its name says how far. No file is
     removed. Raises LogDamaged if one of the layers has vanished.
     """
+    (merged,) = merge_in_parts(directory, layout, names, low, high, since, chain, metadata, parts=1)
+    return merged
+
+
+def merge_in_parts(
+    directory: Path,
+    layout: Layout,
+    names: Iterable[LayerName],
+    low: int,
+    high: int,
+    since: int,
+    chain: Chain,
+    metadata: dict[str, str] | None = None,
+    *,
+    parts: int,
+) -> list[LayerName]:
+    """`merge`, with the result as so many layers side by side, written one after the other. (A merge needs several
+    times the memory of the layer that it writes, and for a large one that is too much.)"""
     names = sorted(names)
     among = sorted({*names, *list_layers(directory)})
     after, upto, since = outline(names, low, high, since, chain, among=among)
+    digest = _digest(upto, chain, among)
+    assert digest is not None  # a layer ends there, or outline would have chosen another end
+    ends = [low + (high - low) * part // parts for part in range(parts + 1)]
+    return [
+        _merged(directory, layout, names, left, right, after, upto, since, chain, digest, metadata or {})
+        for left, right in pairwise(ends)
+    ]
+
+
+def parts_of(rows: int) -> int:
+    """The number of layers, side by side, as which a merge of so many rows is written."""
+    return 1 if rows <= LARGE else _SIDE_BY_SIDE
+
+
+def _merged(
+    directory: Path,
+    layout: Layout,
+    names: Sequence[LayerName],
+    low: int,
+    high: int,
+    after: int,
+    upto: int,
+    since: int,
+    chain: Chain,
+    digest: str,
+    metadata: dict[str, str],
+) -> LayerName:
+    """Write the layer of [low, high) with the epochs after < e ≤ upto of these layers."""
     blocks, found = [], []
     for piece in cover(names, low, high, upto, chain, after=after):
         try:
@@ -98,8 +149,6 @@ def merge(
             raise LogDamaged(f"a layer to be merged is gone: {error}", path=str(directory)) from error
         found.append((piece.name, opened.layer.metadata, block.epoch))
         blocks.append(replace(block, epoch=np.maximum(block.epoch, since)) if since >= 0 else block)
-    digest = _digest(upto, chain, among)
-    assert digest is not None  # a layer ends there, or outline would have chosen another end
     return write_layer(
         directory,
         Block.concat(blocks),
@@ -110,7 +159,7 @@ def merge(
         last=upto,
         digest=digest,
         since=since,
-        metadata={**(metadata or {}), **changed_metadata(found, since)},
+        metadata={**metadata, **changed_metadata(found, since)},
     )
 
 

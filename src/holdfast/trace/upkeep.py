@@ -15,7 +15,7 @@ from holdfast.errors import LogDamaged
 from holdfast.trace.cover import Chain, garbage, pinned
 from holdfast.trace.empty_layer import is_empty
 from holdfast.trace.layer import list_layers, open_layer, retain
-from holdfast.trace.merge import merge, plan_merge
+from holdfast.trace.merge import merge_in_parts, parts_of, plan_merge
 from holdfast.trace.name import LayerName
 from holdfast.trace.quiet_layers import ends_quietly, join_quiet_layers
 from holdfast.trace.rows import Layout
@@ -32,10 +32,12 @@ def keep_in_shape(
     chain: Chain,
     live_after: int,
     pins: Sequence[tuple[int, int]] = (),
+    log: bool = False,
 ) -> int:
     """Merge until the trace is in shape (see ``merge.py``), remove layers, and return the number of merges.
 
-    ``pins`` are ranges (live, end) of epochs that must stay readable for a reader that knows no epoch after ``end``."""
+    ``pins`` are ranges (live, end) of epochs that must stay readable for a reader that knows no epoch after ``end``.
+    ``log``: epochs do not read the trace, so a large merge may be written as several layers side by side."""
     merged, lost = 0, 0
     ends = {end for _, end in pins}
     for name in join_quiet_layers(directory, layout, list_layers(directory), low, high, chain, ends):
@@ -49,10 +51,12 @@ def keep_in_shape(
                 # Merged with others, they would have to be kept as well, for readers that know less of the history.
                 later = ends_quietly(mine, layout, min(ends))
                 mine = [name for name in mine if name not in later]
-            chosen = plan_merge([(name, _rows(directory, name, layout)) for name in mine], low, high, chain)
+            rows = {name: _rows(directory, name, layout) for name in mine}
+            chosen = plan_merge(rows.items(), low, high, chain)
             if chosen is None:
                 break
-            merge(directory, layout, chosen, low, high, since, chain)
+            parts = parts_of(sum(rows[name] for name in chosen)) if log else 1
+            merge_in_parts(directory, layout, chosen, low, high, since, chain, parts=parts)
         except (FileNotFoundError, LogDamaged):
             # Another partition's upkeep removed a layer that no reader needs any more: the layers left are enough.
             lost += 1
