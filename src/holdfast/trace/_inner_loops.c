@@ -157,6 +157,19 @@ static PyObject *argsort(PyObject *self, PyObject *const *arguments, Py_ssize_t 
 
 /* -- searching ----------------------------------------------------------------------------------------------------- */
 
+/* The first index whose word is not below `wanted`, by halves. It is in (low, high]. */
+static Py_ssize_t halved(const uint64_t *words, Py_ssize_t low, Py_ssize_t high, uint64_t wanted)
+{
+    while (high - low > 1) {
+        Py_ssize_t middle = low + (high - low) / 2;
+        if (words[middle] < wanted)
+            low = middle;
+        else
+            high = middle;
+    }
+    return high;
+}
+
 /* The first index in [low, rows) whose word is not below `wanted`: ever longer steps, then halves. */
 static Py_ssize_t not_below(const uint64_t *words, Py_ssize_t low, Py_ssize_t rows, Py_ssize_t step, uint64_t wanted)
 {
@@ -167,15 +180,7 @@ static Py_ssize_t not_below(const uint64_t *words, Py_ssize_t low, Py_ssize_t ro
         step *= 2;
         high = low + step;
     }
-    if (high > rows) high = rows;
-    while (high - low > 1) {
-        Py_ssize_t middle = low + (high - low) / 2;
-        if (words[middle] < wanted)
-            low = middle;
-        else
-            high = middle;
-    }
-    return high;
+    return halved(words, low, high > rows ? rows : high, wanted);
 }
 
 static PyObject *lower_bounds(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
@@ -214,17 +219,7 @@ static Py_ssize_t not_below_near(const uint64_t *words, Py_ssize_t low, Py_ssize
     Py_ssize_t high = guess, step = LINE; /* words[high] >= wanted all the time */
     while (high > low) {
         Py_ssize_t next = high - low > step ? high - step : low;
-        if (words[next] < wanted) {
-            low = next;
-            while (high - low > 1) {
-                Py_ssize_t middle = low + (high - low) / 2;
-                if (words[middle] < wanted)
-                    low = middle;
-                else
-                    high = middle;
-            }
-            return high;
-        }
+        if (words[next] < wanted) return halved(words, next, high, wanted);
         high = next;
         step *= 2;
     }

@@ -15,7 +15,7 @@ from holdfast.errors import LogDamaged
 from holdfast.trace.cover import Chain, garbage, pinned
 from holdfast.trace.empty_layer import is_empty
 from holdfast.trace.layer import list_layers, open_layer, retain
-from holdfast.trace.merge import merge_in_parts, parts_of, plan_merge
+from holdfast.trace.merge import merge, merge_in_parts, parts_of, plan_merge
 from holdfast.trace.name import LayerName
 from holdfast.trace.quiet_layers import ends_quietly, join_quiet_layers
 from holdfast.trace.rows import Layout
@@ -55,8 +55,11 @@ def keep_in_shape(
             chosen = plan_merge(rows.items(), low, high, chain)
             if chosen is None:
                 break
-            parts = parts_of(sum(rows[name] for name in chosen)) if log else 1
-            merge_in_parts(directory, layout, chosen, low, high, since, chain, parts=parts)
+            if log:
+                parts = parts_of(sum(rows[name] for name in chosen))
+                merge_in_parts(directory, layout, chosen, low, high, since, chain, parts=parts)
+            else:
+                merge(directory, layout, chosen, low, high, since, chain)
         except (FileNotFoundError, LogDamaged):
             # Another partition's upkeep removed a layer that no reader needs any more: the layers left are enough.
             lost += 1
